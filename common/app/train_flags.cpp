@@ -79,7 +79,7 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.integer("--steps", steps_, 1, kMaxSteps,
                        "optimizer steps; the learning-rate schedule ends there");
   command_line.real("--learning-rate", learning_rate_, kPositive,
-                    "peak learning rate (default: the preset's; 5e-05 for a directory)");
+                    "peak learning rate (default: the preset's; 5e-05 where weights are given)");
   command_line.real("--min-lr", min_lr_, kNotNegative, "final learning rate (default: a tenth of the peak)");
   command_line.integer("--warmup-steps", warmup_steps_, 0, kMaxSteps,
                        "warm-up steps (default: a twentieth of --steps)");

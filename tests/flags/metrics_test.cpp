@@ -86,14 +86,14 @@ TEST(Metrics, AreWhatTheirNamesSay) {
   TracedRun run;
   const std::string text = text_with_long_characters();
   run.directory().write("text.txt", text);
-  run.train({"--steps",        "4",     "--trace-steps",      "4",
-             "--batch-size",   "5",     "--n-layer",          "2",
-             "--n-head",       "2",     "--n-embd",           "16",
-             "--block-size",   "12",    "--val-fraction",     "0.25",
-             "--warmup-steps", "2",     "--learning-rate",    "0.02",
-             "--min-lr",       "0.004", "--checkpoint-every", "4",
-             "--seed",         "5",     "--max-new-tokens",   "0",
-             "--json"});
+  run.train({"--eval-tokens",      "0",    "--steps",        "4",
+             "--trace-steps",      "4",    "--batch-size",   "5",
+             "--n-layer",          "2",    "--n-head",       "2",
+             "--n-embd",           "16",   "--block-size",   "12",
+             "--val-fraction",     "0.25", "--warmup-steps", "2",
+             "--learning-rate",    "0.02", "--min-lr",       "0.004",
+             "--checkpoint-every", "4",    "--seed",         "5",
+             "--max-new-tokens",   "0",    "--json"});
   const std::vector<nlohmann::json> lines = run.metrics();
   ASSERT_EQ(lines.size(), 4u);
   const auto tokenizer = load_tokenizer(run.in("tokenizer.json"), "--tokenizer-path");

@@ -140,8 +140,8 @@ TEST_F(ProgramText, OfATrainingAsJsonHasTheSame) {
   EXPECT_EQ(
       keys,
       "bits_per_byte loss model parameters run_dir sample seconds steps stopped_early task tokens_per_second "
-      "trained_parameters validation_accuracy "
-      "validation_loss validation_tokens ");
+      "trained_parameters training_seconds validation_accuracy validation_loss validation_seconds "
+      "validation_tokens validation_windows validation_windows_of ");
   EXPECT_EQ(json["model"], "nano with n_layer 1, n_head 1, n_embd 8, block_size 8");
   EXPECT_EQ(json["parameters"], 1024);
   EXPECT_EQ(json["trained_parameters"], 1024);
