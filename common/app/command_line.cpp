@@ -313,6 +313,7 @@ int exit_code_of(const std::exception& error) {
 
 int run_program(const char* argv0, const std::function<int()>& body) {
   open_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is then an error of writing, as on a full disk
   const char* slash = std::strrchr(argv0, '/');
   explain_mapping_faults(slash == nullptr ? argv0 : slash + 1);
   const std::string name = std::filesystem::path(argv0).filename();

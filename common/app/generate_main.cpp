@@ -158,8 +158,7 @@ class Writer {
         reason = "end_of_text";
         return false;
       }
-      // The model may have more tokens than the tokenizer.
-      if (id < tokenizer_.size()) out(stops.push(decoder.push(id)));
+      out(stops.push(decoder.push(id)));
       if (stops.found()) reason = "stop";
       return !stops.found() && !TextInterrupt::requested();
     };
@@ -292,6 +291,7 @@ int generate_main(Stage& stage, int argc, char** argv) {
   const TrainedModel trained = load_shared_model(stage.group(), *machine.backend, flags.model,
                                                  flags.tokenizer_path, fits, machine.activations);
   flags.weights.narrow(*trained.model, machine);
+  flags.sampling.vocabulary = trained.tokenizer->size();
 
   const auto profile =
       flags.profile.make_profile(timeline.get(), machine.communicator->group(), *machine.backend);

@@ -1,6 +1,6 @@
 #include "common/app/initial_weights.h"
 
-#include "common/checkpoint/hugging_face_model.h"
+#include "common/checkpoint/model_file.h"
 #include "common/comm/agreement.h"
 #include "common/parallel/whole_values.h"
 #include "common/system/stop_signals.h"
@@ -9,7 +9,7 @@
 namespace stagegpt {
 
 ParameterValues open_weights(const std::filesystem::path& path, bool verified) {
-  const ModelFile file = verified ? read_hugging_face(path, "--resume")
+  const ModelFile file = verified ? open_verified_model(path, "--resume")
                                   : open_model(path, "--model", StopSignals::throw_if_requested);
   return with_heartbeat(file.values, StopSignals::throw_if_requested);
 }

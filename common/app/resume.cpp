@@ -21,15 +21,10 @@ constexpr const char* kFixed[] = {"model",      "n_layer",      "n_head",    "n_
                                   "block_size", "activation",   "tokenizer", "tokenizer_path",
                                   "vocab_size", "val_fraction", "seed",      "parse_special_tokens"};
 // Settings that may change, and then lead to other weights.
-constexpr const char* kAnnounced[] = {"batch_size",    "grad_accumulation",
-                                      "learning_rate", "min_lr",
-                                      "warmup_steps",  "lr_schedule",
-                                      "weight_decay",  "beta1",
-                                      "beta2",         "eps",
-                                      "grad_clip",     "freeze",
-                                      "dropout",       "no_fused",
-                                      "overfit_batch", "reproducible",
-                                      "sub_batches"};
+constexpr const char* kAnnounced[] = {
+    "batch_size",  "grad_accumulation", "learning_rate", "min_lr",        "warmup_steps", "lr_schedule",
+    "decay_steps", "weight_decay",      "beta1",         "beta2",         "eps",          "grad_clip",
+    "freeze",      "dropout",           "no_fused",      "overfit_batch", "reproducible", "sub_batches"};
 
 bool changes(const Json& before, const Json& now, const std::string& key) {
   return before.contains(key) && now.contains(key) && before[key] != now[key];

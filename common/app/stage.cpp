@@ -1,6 +1,9 @@
 #include "common/app/stage.h"
 
+#include <cstdlib>
+#include <iostream>
 #include <new>
+#include <string_view>
 
 #include "common/app/configuration.h"
 #include "common/base/json.h"
@@ -13,6 +16,15 @@ namespace {
 // For a comparison. A text may hold bytes that are not UTF-8, which JSON cannot.
 std::string exact_text(const Json& value) {
   return value.is_string() ? concat('\'', value.get<std::string>(), '\'') : value.dump();
+}
+
+// Each of several processes that do not know of each other would do the whole work, in the same files.
+void refuse_several_processes(const RankGroup& group) {
+  const char *size = std::getenv("OMPI_COMM_WORLD_SIZE"), *rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (group.size() > 1 || size == nullptr || std::string_view(size) == "1") return;
+  if (rank != nullptr && std::string_view(rank) != "0") std::cerr.rdbuf(nullptr);
+  throw AgreedUserError(concat("mpirun has started ", size,
+                               " processes of a program that is one; stages 1 and 3 are for several"));
 }
 
 }  // namespace
@@ -53,6 +65,7 @@ int run_stage(int argc, char** argv, std::unique_ptr<Stage> (*make)(),
   std::unique_ptr<Stage> stage;  // outlives all output: a launcher may end who is left when one rank is gone
   return run_program(argv[0], [&] {
     stage = make();
+    refuse_several_processes(stage->group());
     try {
       const int exit_code = body(*stage, argc, argv);
       stage->finish();

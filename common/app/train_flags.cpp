@@ -83,8 +83,10 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.real("--min-lr", min_lr_, kNotNegative, "final learning rate (default: a tenth of the peak)");
   command_line.integer("--warmup-steps", warmup_steps_, 0, kMaxSteps,
                        "warm-up steps (default: a twentieth of --steps)");
-  command_line.choice("--lr-schedule", schedule_, {"cosine", "linear", "constant"},
-                      "decay of the learning rate");
+  command_line.choice("--lr-schedule", schedule_, {"cosine", "linear", "constant", "wsd"},
+                      "decay of the learning rate; wsd: none until the last --decay-steps, then linear");
+  command_line.integer("--decay-steps", decay_steps_, 1, kMaxSteps,
+                       "with --lr-schedule wsd: steps of the decay (default: a fifth of --steps)");
   command_line.real("--weight-decay", options_.run.trainer.adamw.weight_decay, kNotNegative,
                     "weight decay of matrices");
   command_line.real("--beta1", options_.run.trainer.adamw.beta1, kBelowOne,
@@ -160,6 +162,19 @@ void TrainFlags::resolve() {
   }
   if (!eval_tokens_) eval_tokens_ = usual_eval_tokens(run(), model.config().block_size);
   if (*warmup_steps_ > steps_) user_error("--warmup-steps: ", *warmup_steps_, " exceeds --steps ", steps_);
+  resolve_decay();
+}
+
+void TrainFlags::resolve_decay() {
+  if (schedule_ != "wsd") {
+    if (decay_steps_ && !resume) user_error("--decay-steps: expected together with --lr-schedule wsd");
+    return;
+  }
+  if (!decay_steps_) decay_steps_ = std::max<std::int64_t>(1, steps_ / 5);
+  const std::int64_t most = steps_ - *warmup_steps_;
+  if (*decay_steps_ > most)
+    user_error("--decay-steps: expected at most ", most, ", the steps after the warm-up, not ",
+               *decay_steps_);
 }
 
 TrainOptions TrainFlags::options() const {
@@ -205,7 +220,8 @@ TrainingRunConfig TrainFlags::run() const {
                              .learning_rate = *learning_rate_,
                              .min_lr = *min_lr_,
                              .warmup_steps = *warmup_steps_,
-                             .steps = steps_};
+                             .steps = steps_,
+                             .decay_steps = decay_steps_.value_or(0)};
   config.eval_tokens = eval_tokens_.value_or(0);
   config.last_step = std::min(steps_, stop_after_.value_or(steps_));
   if (options_.sample_tokens == 0) config.sample_every = 0;

@@ -52,11 +52,14 @@ class TrainFlags {
   bool print_config = false;
 
  private:
+  // The part of resolve() for the schedule with a decay at the end.
+  void resolve_decay();
+
   TrainOptions options_;  // set by the flags; options() adds what follows from the members below
   std::int64_t steps_ = 2000, seed_ = 1337;
   std::string data_, schedule_ = "cosine", recompute_ = "none", non_finite_ = "stop", freeze_;
   TokenizerFlags tokenizer_;
-  std::optional<std::int64_t> eval_tokens_, warmup_steps_, stop_after_;
+  std::optional<std::int64_t> eval_tokens_, warmup_steps_, decay_steps_, stop_after_;
   std::optional<double> learning_rate_, min_lr_;
 };
 

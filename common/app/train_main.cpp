@@ -143,7 +143,7 @@ int train_main(Stage& stage, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   // First of all: a scheduler's signal must not end a run that is just starting.
-  const stagegpt::StopSignals scheduler({SIGUSR1, SIGTERM, SIGHUP});
+  const stagegpt::StopSignals scheduler(stagegpt::kSignalsOfSchedulers);
   std::signal(SIGPIPE, SIG_IGN);  // the reader of a pipe may end before us
   return stagegpt::run_stage(argc, argv, stagegpt::make_stage, stagegpt::train_main);
 }

@@ -31,9 +31,18 @@ std::string describe_validation(const TrainingRunConfig& run, std::int64_t token
   const WindowSample sample = validation_sample(tokens, seq_len, run);
   if (sample.all == 0) return why_no_validation(run);
   const std::string text = concat("validation: ", tokens_of(sample, seq_len), ", in ");
-  if (sample.is_all()) return concat(text, grouped(sample.all), " windows of ", seq_len);
+  if (sample.is_all())
+    return concat(text, grouped(sample.all), sample.all == 1 ? " window of " : " windows of ", seq_len);
   return concat(text, grouped(sample.count), " of ", grouped(sample.all), " windows of ", seq_len,
                 ", spread evenly");
+}
+
+// "65 (char)", "50,304, of which the tokenizer has 50,257 (gpt2)".
+std::string describe_vocabulary(const Gpt2Config& config, const Tokenizer& tokenizer) {
+  const bool all = tokenizer.size() == config.vocab_size;
+  return concat(grouped(config.vocab_size),
+                all ? "" : concat(", of which the tokenizer has ", grouped(tokenizer.size())), " (",
+                tokenizer.kind(), ")");
 }
 
 // Where the weights of one of OpenAI's models are, if they are random now.
@@ -79,7 +88,7 @@ void describe_run(const TrainOptions& options, const Gpt2Config& config, const C
             << (config.n_head == 1 ? " head, " : " heads, ") << config.n_embd << " channels, context "
             << config.block_size << describe_random_weights(options)
             << "\ndata: " << describe_data(options.corpus.data, corpus) << ", vocabulary "
-            << grouped(config.vocab_size) << " (" << corpus.tokenizer->kind() << ")\n"
+            << describe_vocabulary(config, *corpus.tokenizer) << '\n'
             << describe_validation(options.run, corpus.validation.size(), config.block_size)
             << "\nmachine: " << machine.description << '\n';
 }

@@ -1,5 +1,7 @@
 #include "common/app/trained_model.h"
 
+#include <iostream>
+
 #include "common/checkpoint/model_file.h"
 #include "common/comm/agreement.h"
 #include "common/data/tokenizers/load_tokenizer.h"
@@ -49,6 +51,11 @@ TrainedModel load_shared_model(RankGroup& group, Backend& backend, const std::fi
                                const std::function<void(const Gpt2Config&)>& check, DType activations) {
   TrainedModel trained;
   agree(group, [&] { trained = load_trained_model(backend, path, tokenizer_path, check, activations); });
+  const std::int64_t size = trained.model->config().vocab_size, known = trained.tokenizer->size();
+  if (group.is_root() && known < size) {
+    std::cerr << "note: the model has " << size << " tokens, its tokenizer " << known
+              << "; the others are never generated\n";
+  }
   if (group.size() == 1) return trained;
   require_same(group, {{kModel, concat(trained.model->config().vocab_size, " tokens and ",
                                        trained.model->parameters().table().numel(), " parameters")},

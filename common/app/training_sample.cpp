@@ -29,12 +29,11 @@ std::string write_sample(const Machine& machine, const LanguageModel& model, con
   group.enter("sample");
   std::string text;
   StreamDecoder decoder(*corpus.tokenizer);
-  const SamplingConfig sampling{.temperature = 0.7, .seed = seed};
+  const SamplingConfig sampling{.temperature = 0.7, .vocabulary = corpus.tokenizer->size(), .seed = seed};
   Context context(*machine.backend, model, grid.model());
   const auto emit = [&](std::int32_t id) {
     group.beat();
-    // The model may have more tokens than the tokenizer.
-    if (id < corpus.tokenizer->size()) text += decoder.push(id);
+    text += decoder.push(id);
     return !StopSignals::requested();
   };
   try {

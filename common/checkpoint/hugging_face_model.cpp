@@ -78,6 +78,15 @@ TensorFiles map_weights(const fs::path& directory) {
   });
 }
 
+// A tied model may be stored under the name of its output head alone, as safetensors.torch.save_model does.
+void name_tied_weights(SafetensorsViews& weights, const Gpt2Config& config) {
+  if (!config.tie_word_embeddings || weights.contains("wte.weight")) return;
+  auto head = weights.extract(kHead);
+  if (head.empty()) return;
+  head.key() = "wte.weight";
+  weights.insert(std::move(head));
+}
+
 // Removes an output head that is wte again. Throws UserError for a tensor that is not in the table.
 void check_names(SafetensorsViews& weights, const Gpt2Config& config, const ParameterTable& table) {
   if (const auto head = weights.find(kHead); config.tie_word_embeddings && head != weights.end()) {
@@ -110,6 +119,7 @@ ModelFile read_directory(const fs::path& directory) {
   if (weights.size() < static_cast<std::size_t>(config.n_layer))
     user_error(directory, ": ", weights.size(), " tensors are too few for ", config.n_layer, " layers");
   opened->table = gpt2_parameter_table(config);
+  name_tied_weights(weights, config);
   naming(directory, [&] {
     opened->values = safetensors_values(opened->table, weights, "");
     check_names(weights, config, opened->table);

@@ -1,5 +1,7 @@
 #include "common/checkpoint/model_file.h"
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -17,15 +19,38 @@ std::optional<fs::path> tokenizer_directory(const fs::path& path) {
   return fs::is_directory(path, ignored) ? std::optional(model_directory(path)) : std::nullopt;
 }
 
+namespace {
+
+// Throws UserError for one of the files of a directory, which is no model without the others.
+void refuse_part_of_directory(const fs::path& path, std::string_view flag) {
+  if (file_exists(path) && (path.extension() == ".safetensors" || path.extension() == ".json"))
+    user_error(flag, ": expected the directory of ", path, ", with all files of its model");
+}
+
+}  // namespace
+
 ModelFile open_model(const fs::path& path, std::string_view flag, const Heartbeat& beat) {
+  if (const auto directory = tokenizer_directory(path)) verify_named(*directory, flag, beat);
+  return open_verified_model(path, flag);
+}
+
+ModelFile open_verified_model(const fs::path& path, std::string_view flag) {
+  std::shared_ptr<const MappedFile> file;
+  ModelFile model;
   if (const auto directory = tokenizer_directory(path)) {
-    verify_named(*directory, flag, beat);
-    return read_hugging_face(*directory, flag);
+    model = read_hugging_face(*directory, flag);
+  } else {
+    refuse_part_of_directory(path, flag);
+    file = std::make_shared<const MappedFile>(path, flag);
+    model = parse_llmc_model(file->bytes(), flag);
   }
-  const auto file = std::make_shared<const MappedFile>(path, flag);
-  ModelFile model = parse_llmc_model(file->bytes(), flag);
-  model.values = [file, values = std::move(model.values)](std::size_t i, std::int64_t begin,
-                                                          std::span<float> out) { values(i, begin, out); };
+  model.values = [file, values = std::move(model.values), where = concat(flag, ": ", path),
+                  table = gpt2_parameter_table(model.config)](std::size_t i, std::int64_t begin,
+                                                              std::span<float> out) {
+    values(i, begin, out);
+    const auto bad = std::ranges::find_if_not(out, [](float value) { return std::isfinite(value); });
+    if (bad != out.end()) user_error(where, ": ", table[i].name, " has a value that is not finite");
+  };
   return model;
 }
 
@@ -35,7 +60,7 @@ void require_model_path(const std::string& path, std::string_view flag) {
 
 Gpt2Config read_config(const fs::path& path, std::string_view flag) {
   if (const auto directory = tokenizer_directory(path)) return read_hugging_face_config(*directory, flag);
-  return open_model(path, flag).config;
+  return open_verified_model(path, flag).config;
 }
 
 }  // namespace stagegpt

@@ -19,7 +19,8 @@ inline constexpr const char* kModelFormats =
 struct ModelFile {
   Gpt2Config config;
   // In the order of gpt2_parameter_table(config). They are read from the files, which stay mapped as long as
-  // a copy of this function lives.
+  // a copy of this function lives. Throws UserError, which names the parameter, for a value that is not
+  // finite.
   ParameterValues values;
 };
 
@@ -28,10 +29,13 @@ struct ModelFile {
 ModelFile open_model(
     const std::filesystem::path& path, std::string_view flag, const Heartbeat& beat = [] {});
 
+// The same for files that were compared with their manifest before.
+ModelFile open_verified_model(const std::filesystem::path& path, std::string_view flag);
+
 // Throws UserError if no model is named.
 void require_model_path(const std::string& path, std::string_view flag);
 
-// The configuration alone: reads only config.json or the header.
+// The configuration alone of open_verified_model(): reads only config.json or the header.
 Gpt2Config read_config(const std::filesystem::path& path, std::string_view flag);
 
 // Where a model has its tokenizer: the directory, or nothing for llm.c's file.

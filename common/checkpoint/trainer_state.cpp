@@ -37,6 +37,8 @@ LrSchedule parse_schedule(const nlohmann::json& json) {
   schedule.min_lr = number(json, "min_lr");
   schedule.warmup_steps = natural<std::int64_t>(json, "warmup_steps", kMostSteps);
   schedule.steps = natural<std::int64_t>(json, "steps", kMostSteps);
+  if (json.contains("decay_steps"))
+    schedule.decay_steps = natural<std::int64_t>(json, "decay_steps", kMostSteps);
   return schedule;
 }
 
@@ -47,6 +49,16 @@ TokenIdentity parse_identity(const nlohmann::json& json, int version) {
   if (of != kIds && of != kShards) user_error("'of' is neither '", kIds, "' nor '", kShards, "'");
   if (of == kShards) identity.of = TokenIdentity::Of::shards;
   return identity;
+}
+
+Json to_json(const LrSchedule& schedule) {
+  Json json = {{"kind", name_of(schedule.kind)},
+               {"learning_rate", schedule.learning_rate},
+               {"min_lr", schedule.min_lr},
+               {"warmup_steps", schedule.warmup_steps},
+               {"steps", schedule.steps}};
+  if (schedule.kind == LrSchedule::Kind::wsd) json["decay_steps"] = schedule.decay_steps;
+  return json;
 }
 
 // JSON has no NaN: null.
@@ -67,19 +79,13 @@ BestValidation parse_best_validation(const nlohmann::json& json) {
 }  // namespace
 
 std::string to_json_text(const TrainerState& state) {
-  const LrSchedule& schedule = state.schedule;
   const TokenIdentity& data = state.train_identity;
   const Json json = {{"format", kStateFormat},
                      {"version", kTrainerStateVersion},
                      {"step", state.step},
                      {"data_position", state.data_position},
                      {"seed", state.seed},
-                     {"schedule",
-                      {{"kind", name_of(schedule.kind)},
-                       {"learning_rate", schedule.learning_rate},
-                       {"min_lr", schedule.min_lr},
-                       {"warmup_steps", schedule.warmup_steps},
-                       {"steps", schedule.steps}}},
+                     {"schedule", to_json(state.schedule)},
                      {"train_data",
                       {{"tokens", state.train_tokens},
                        {"of", data.of == TokenIdentity::Of::ids ? kIds : kShards},

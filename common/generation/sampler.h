@@ -15,6 +15,7 @@ struct SamplingConfig {
   std::int64_t top_k = 0;         // keep the k largest logits; 0: all
   double top_p = 1;               // then keep the smallest set of tokens with this total probability:
                                   // Holtzman et al., arXiv:1904.09751, section 3.1
+  std::int64_t vocabulary = 0;    // only ids below it are sampled, those that the tokenizer has; 0: all
   std::uint64_t seed = 1337;
 };
 

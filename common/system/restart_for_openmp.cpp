@@ -19,7 +19,8 @@ namespace {
 void hold_signals(bool hold) {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGUSR1, SIGTERM, SIGHUP, SIGINT}) sigaddset(&signals, signal);
+  for (const int signal : kSignalsOfSchedulers) sigaddset(&signals, signal);
+  sigaddset(&signals, SIGINT);
   sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &signals, nullptr);
 }
 

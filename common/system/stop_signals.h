@@ -1,6 +1,6 @@
-// Signals that ask a program to stop: SIGUSR1 and SIGTERM, as schedulers send them, SIGHUP of a terminal that
-// is gone, and SIGINT, Ctrl-C. A training run stops after its step, with a checkpoint; work before the first
-// step is given up.
+// Signals that ask a program to stop: those that schedulers send before a job's end, SIGHUP of a terminal
+// that is gone, and SIGINT, Ctrl-C. A training run stops after its step, with a checkpoint; work before the
+// first step is given up.
 #pragma once
 
 #include <csignal>
@@ -9,6 +9,10 @@
 #include <vector>
 
 namespace stagegpt {
+
+// SIGXCPU: the limit of processor time is near. SIGPWR: the power is failing.
+inline constexpr std::initializer_list<int> kSignalsOfSchedulers = {SIGUSR1, SIGUSR2, SIGTERM,
+                                                                    SIGHUP,  SIGXCPU, SIGPWR};
 
 // The exit code of a program that a signal has stopped: EX_TEMPFAIL of sysexits.h, "try again".
 inline constexpr int kExitStopped = 75;

@@ -16,6 +16,7 @@
 
 #include "common/base/error.h"
 #include "common/io/file.h"
+#include "common/system/stop_signals.h"
 
 extern "C" char** environ;  // NOLINT: POSIX has no header for it
 
@@ -77,7 +78,8 @@ struct Start {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1);  // the parent has died before prctl()
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1}) std::signal(signal, SIG_DFL);
+    for (const int signal : kSignalsOfSchedulers) std::signal(signal, SIG_DFL);
+    for (const int signal : {SIGINT, SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
     const bool ready = dup2(input, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0 &&
                        dup2(errors, STDERR_FILENO) >= 0 && (directory == nullptr || chdir(directory) == 0);
     if (ready) execve(program, argv, environment);

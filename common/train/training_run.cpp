@@ -125,6 +125,7 @@ void TrainingRun::write_profile() {
 void TrainingRun::step(TrainingResult& result) {
   if (directory_) directory_->read_back_newest();
   const StepReport report = train();
+  if (report.finite()) skipped_in_a_row_ = 0;
   if (!report.finite()) on_non_finite(report);
   bool checkpoint = due(config_.checkpoint_every) || trainer_.steps_done() == config_.trainer.schedule.steps;
   validation_.forget();
@@ -175,8 +176,12 @@ double TrainingRun::share_done() const {
 bool TrainingRun::due(std::int64_t every) const { return every > 0 && trainer_.steps_done() % every == 0; }
 
 void TrainingRun::on_non_finite(const StepReport& report) {
-  constexpr std::int64_t kReported = 10;
+  constexpr std::int64_t kReported = 10, kMostInARow = 100;
   skipped_steps_ += report.skipped();
+  skipped_in_a_row_ += report.skipped();
+  if (skipped_in_a_row_ == kMostInARow)
+    throw AgreedFailure(concat("step ", report.step + 1, ": the last ", kMostInARow,
+                               " steps were skipped, for want of a finite gradient"));
   if (config_.non_finite == NonFinite::skip && ++non_finite_steps_ > kReported) return;
   const std::string what =
       concat("step ", report.step + 1, ": ", trainer_.first_non_finite(report), " is not finite (loss ",

@@ -97,8 +97,8 @@ class TrainingRun {
   std::int64_t traced_until_ = 0;    // end of the traced steps
   bool profile_noted_ = false;
   double peak_flops_per_second_ = 0;
-  std::int64_t saved_step_ = -1;                           // of the newest checkpoint
-  std::int64_t non_finite_steps_ = 0, skipped_steps_ = 0;  // in this process
+  std::int64_t saved_step_ = -1;                                                  // of the newest checkpoint
+  std::int64_t non_finite_steps_ = 0, skipped_steps_ = 0, skipped_in_a_row_ = 0;  // in this process
 };
 
 }  // namespace stagegpt

@@ -133,7 +133,7 @@ TEST_F(Settings, ThatAreWrongAreRefused) {
   expect_config_refused(R"({"learning_rate": NaN})", "parse error");
   expect_config_refused(R"({"model": 124})", "--model: expected a text, not 124");
   expect_config_refused(R"({"lr_schedule": "cosin"})",
-                        "--lr-schedule: expected one of cosine, linear, constant");
+                        "--lr-schedule: expected one of cosine, linear, constant, wsd");
   expect_config_refused(R"({"no_fused": 1})", "--no-fused: expected true or false, not 1");
   expect_config_refused(R"({"gpu_attention": "flash"})",
                         "--gpu-attention: stage 0 has no use for it; it belongs to stages 2 and 3");

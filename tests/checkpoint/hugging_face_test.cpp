@@ -138,6 +138,16 @@ TEST(HuggingFaceModel, IgnoresMasksAndATiedHead) {
                      read_hugging_face(kFixtures / "plain", "--model"));
 }
 
+TEST(HuggingFaceModel, HasItsTiedWeightsUnderEitherName) {
+  const Copy copy;
+  copy.change_tensors([](RawTensors& tensors) {
+    tensors["lm_head.weight"] = tensors.at("transformer.wte.weight");
+    tensors.erase("transformer.wte.weight");
+  });
+  expect_same_values(read_hugging_face(copy.path(), "--model"),
+                     read_hugging_face(kFixtures / "plain", "--model"));
+}
+
 TEST(HuggingFaceModel, TakesGeluNewByItsOtherNames) {
   const Copy copy;
   for (const char* name : {"gelu_pytorch_tanh", "gelu_fast"}) {

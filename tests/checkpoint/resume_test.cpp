@@ -220,6 +220,23 @@ TEST_F(Resume, ToALaterHorizonSaysSo) {
   EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/run.json")))["steps"], 40);
 }
 
+// The run that goes on may have another schedule, with what the first one had for its decay.
+TEST_F(Resume, FromADecayAtTheEndToAnother) {
+  expect_success(with(model_flags(),
+                      {"--steps", "10", "--lr-schedule", "wsd", "--run-dir", "run", "--stop-after", "9"}));
+  EXPECT_EQ(Json::parse(read_bytes(in("run/run.json")))["derived"]["decay_steps"], 2);
+  EXPECT_EQ(metrics("run")[7]["learning_rate"], 3e-3);
+  EXPECT_DOUBLE_EQ(metrics("run")[8]["learning_rate"], 3e-3);  // the decay begins at step 9, from the peak
+  expect_success({"--resume", "run", "--steps", "20", "--stop-after", "18"});
+  EXPECT_EQ(metrics("run")[17]["learning_rate"], 3e-3);
+  expect_success({"--resume", "run", "--lr-schedule", "constant"});
+  expect_refused(with(model_flags(), {"--decay-steps", "2"}),
+                 "--decay-steps: expected together with --lr-schedule wsd");
+  expect_refused(with(model_flags(),
+                      {"--lr-schedule", "wsd", "--steps", "10", "--warmup-steps", "3", "--decay-steps", "8"}),
+                 "--decay-steps: expected at most 7, the steps after the warm-up, not 8");
+}
+
 // A resumed run keeps its derived settings, even if a newer program would derive other values.
 TEST_F(Resume, KeepsWhatWasDerivedWhenItBegan) {
   expect_success(with(model_flags(), {"--steps", "100", "--run-dir", "run", "--stop-after", "3"}));

@@ -39,9 +39,21 @@ class Signals : public SmallRun {
 };
 
 TEST_F(Signals, StopARunAfterACheckpoint) {
-  expect_stopped("usr1", signalled("usr1", {SIGUSR1}));
-  expect_stopped("term", signalled("term", {SIGTERM}));
-  expect_stopped("int", signalled("int", {SIGINT}));
+  std::vector<int> signals(kSignalsOfSchedulers);
+  signals.push_back(SIGINT);
+  for (const int signal : signals)
+    expect_stopped(concat("run-", signal), signalled(concat("run-", signal), {signal}));
+}
+
+// As on a full disk.
+TEST_F(Signals, OfAFileThatMayNotGrowAreAnError) {
+  std::string command =
+      concat("cd ", directory.path(), " && ulimit -f 8 && exec ", STAGEGPT_BIN_DIR, "/stage0_train");
+  for (const std::string& argument : with(model_flags(), {"--steps", "1", "--run-dir", "run"}))
+    command += " " + argument;
+  EXPECT_EQ(WEXITSTATUS(std::system((command + " 2>errors").c_str())), 1);
+  const std::string errors = read_bytes(in("errors"));
+  EXPECT_NE(errors.find("model.safetensors\": File too large"), std::string::npos) << errors;
 }
 
 TEST_F(Signals, ThatComeTwiceDoNoHarm) {

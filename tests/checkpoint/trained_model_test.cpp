@@ -40,6 +40,15 @@ TEST(TrainedModels, AreCheckedWhenTheirSizeIsKnown) {
             concat("no room for ", directory.vocab_size, " tokens and ", directory.block_size, " positions"));
 }
 
+TEST(TrainedModels, AreNotOneFileOfTheirDirectory) {
+  const auto any = [](const Gpt2Config&) {};
+  for (const char* name : {"/model.safetensors", "/config.json"}) {
+    EXPECT_EQ(
+        refusal_of_model(kDirectory + name, kTokenizer, any),
+        concat("--model: expected the directory of \"", kDirectory, name, "\", with all files of its model"));
+  }
+}
+
 TEST(TrainedModels, NeedATokenizerThatFits) {
   const auto any = [](const Gpt2Config&) {};
   EXPECT_EQ(

@@ -301,20 +301,24 @@ TEST_F(Watching, OverfitBatchTrainsOnOneBatch) {
 
 class NonFiniteSteps : public Watching {
  protected:
-  // A model with one NaN among its weights, in an otherwise valid file.
+  // A model whose logit of the last token, the end of text, is infinite.
   NonFiniteSteps() {
     expect_success(flags("good"));
     fs::create_directory(in("bad"));
     for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"}) {
       fs::copy_file(in("good/latest") / name, in("bad") / name);
     }
+    set_first_of_last_row("ln_f.bias", 3e38f);
+    set_first_of_last_row("wte.weight", 3e38f);
+  }
+  // Of a tensor with 16 columns.
+  void set_first_of_last_row(const std::string& name, float value) const {
     std::string bytes = read_bytes(in("bad/model.safetensors"));
     std::uint64_t header = 0;
     std::memcpy(&header, bytes.data(), sizeof header);
     const nlohmann::json tensors = nlohmann::json::parse(bytes.substr(8, header));
-    const auto begin = tensors["h.0.mlp.c_fc.bias"]["data_offsets"][0].get<std::uint64_t>();
-    const float nan = -std::numeric_limits<float>::quiet_NaN();  // with the sign bit, as on x86
-    std::memcpy(bytes.data() + 8 + header + begin, &nan, sizeof nan);
+    const auto end = tensors[name]["data_offsets"][1].get<std::uint64_t>();
+    std::memcpy(bytes.data() + 8 + header + end - 16 * sizeof value, &value, sizeof value);
     directory.write("bad/model.safetensors", bytes);
   }
   static Arguments from_bad(const std::string& run, const Arguments& more = {}) {
@@ -337,6 +341,24 @@ TEST_F(NonFiniteSteps, StopARunAndAreNamed) {
   EXPECT_EQ(hash_of_file(in("run/latest/model.safetensors")), hash_of_file(in("bad/model.safetensors")));
   EXPECT_EQ(train({"--resume", "run", "--non-finite", "skip"}).exit_code, 0);
   EXPECT_EQ(all_metrics("run").size(), 3u);
+}
+
+TEST_F(NonFiniteSteps, DoNotBeginWithWeightsThatAreNotFinite) {
+  set_first_of_last_row("h.0.attn.c_proj.bias", -std::numeric_limits<float>::infinity());
+  const std::string says = ": --model: \"bad\": h.0.attn.c_proj.bias has a value that is not finite\n";
+  expect_refused(from_bad("run"), says);
+  const ProgramResult generated = run_program("stage0_generate", {"--model", "bad"}, directory.path());
+  EXPECT_EQ(generated.exit_code, 2);
+  EXPECT_EQ(generated.errors, "stage0_generate" + says);
+}
+
+TEST_F(NonFiniteSteps, EndARunAfterAHundredInARow) {
+  const ProgramResult result =
+      train(with_flags(from_bad("run", {"--non-finite", "skip"}), {"--steps", "200"}));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.errors.find("step 100: the last 100 steps were skipped, for want of a finite gradient\n"),
+            std::string::npos)
+      << result.errors;
 }
 
 TEST_F(NonFiniteSteps, SampleNothing) {

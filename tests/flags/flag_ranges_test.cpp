@@ -152,6 +152,7 @@ TEST_F(TrainingSettings, HaveRanges) {
                            "--min-lr",
                            "--warmup-steps",
                            "--lr-schedule",
+                           "--decay-steps",
                            "--weight-decay",
                            "--beta1",
                            "--beta2",
@@ -192,7 +193,8 @@ TEST_F(TrainingSettings, HaveRanges) {
 --learning-rate: expected a number above 0, not '?'
 --min-lr: expected a number of at least 0, not '?'
 --warmup-steps: expected a whole number from 0 to 1000000000, not '?'
---lr-schedule: expected one of cosine, linear, constant, not '?'
+--lr-schedule: expected one of cosine, linear, constant, wsd, not '?'
+--decay-steps: expected a whole number from 1 to 1000000000, not '?'
 --weight-decay: expected a number of at least 0, not '?'
 --beta1: expected a number from 0 to below 1, not '?'
 --beta2: expected a number from 0 to below 1, not '?'
@@ -238,6 +240,7 @@ TEST_F(TrainingSettings, HaveDefaults) {
   "min_lr": null,
   "warmup_steps": null,
   "lr_schedule": "cosine",
+  "decay_steps": null,
   "weight_decay": 0.1,
   "beta1": 0.9,
   "beta2": 0.95,

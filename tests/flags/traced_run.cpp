@@ -53,6 +53,10 @@ double norm_of_gradients(const TracedRun& run, int step) {
 
 double OptimizerFlags::rate(int step) const {
   if (step < warmup_steps) return learning_rate * (step + 1) / warmup_steps;
+  if (lr_schedule == "wsd") {
+    const double left = static_cast<double>(steps - step) / decay_steps;
+    return min_lr + std::min(1.0, left) * (learning_rate - min_lr);
+  }
   const double progress = static_cast<double>(step - warmup_steps) / (steps - warmup_steps);
   if (lr_schedule == "linear") return learning_rate + progress * (min_lr - learning_rate);
   if (lr_schedule == "cosine")

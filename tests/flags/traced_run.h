@@ -57,6 +57,7 @@ struct OptimizerFlags {
   double learning_rate = 3e-3, min_lr = 3e-4;
   int warmup_steps = 0, steps = 1;
   std::string lr_schedule = "cosine";
+  int decay_steps = 0;
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, grad_clip = 1;
 
   // The learning rate of step `step` (from 0).

@@ -168,6 +168,22 @@ TEST(TrainFlags, OfAScheduleWithoutDecayAndClippingReachTheWeights) {
                     {"--grad-clip", [](OptimizerFlags& f) { f.grad_clip = 1; }}});
 }
 
+TEST(TrainFlags, OfADecayAtTheEndReachTheWeights) {
+  TracedRun run;
+  run.train({"--batch-size",     "2",    "--steps",        "6",  "--trace-steps", "6",
+             "--learning-rate",  "0.01", "--min-lr",       "0",  "--lr-schedule", "wsd",
+             "--decay-steps",    "4",    "--warmup-steps", "0",  "--n-layer",     "1",
+             "--n-head",         "1",    "--n-embd",       "16", "--block-size",  "8",
+             "--max-new-tokens", "0"});
+  const Gpt2Config config{
+      .vocab_size = 21, .block_size = 8, .n_layer = 1, .n_head = 1, .n_embd = 16, .initializer_range = 0.08};
+  const OptimizerFlags flags{
+      .learning_rate = 0.01, .min_lr = 0, .steps = 6, .lr_schedule = "wsd", .decay_steps = 4};
+  expect_optimizer(run, flags, initial_weights(config, 1337),
+                   {{"--decay-steps", [](OptimizerFlags& f) { f.decay_steps = 3; }},
+                    {"--lr-schedule", [](OptimizerFlags& f) { f.lr_schedule = "linear"; }}});
+}
+
 // Attention by its definition: the softmax of scaled, causal scores, times the values, for each of NH heads.
 // qkv (B,T,3C).
 Values defined_attention(const Values& qkv, std::size_t B, std::size_t T, std::size_t C, std::size_t NH) {

@@ -27,9 +27,9 @@ completes "--steps" stage0_train --steps 10 --step
 completes "--version" stage0_train --vers
 completes "--help" doctor --h
 completes "cosine constant" stage0_train --lr-schedule co
-completes "cosine linear constant" stage0_train --lr-schedule ""
+completes "cosine linear constant wsd" stage0_train --lr-schedule ""
 completes "cosine constant" stage0_train --lr-schedule = co
-completes "cosine linear constant" stage0_train --lr-schedule =
+completes "cosine linear constant wsd" stage0_train --lr-schedule =
 completes "" stage0_train --steps ""
 completes "text one.txt" stage0_train --data te
 completes "other" prepare_data --input oth

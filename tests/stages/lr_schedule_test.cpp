@@ -6,10 +6,11 @@ namespace stagegpt {
 namespace {
 
 constexpr LrSchedule::Kind kKinds[] = {LrSchedule::Kind::cosine, LrSchedule::Kind::linear,
-                                       LrSchedule::Kind::constant};
+                                       LrSchedule::Kind::constant, LrSchedule::Kind::wsd};
 
 LrSchedule schedule(LrSchedule::Kind kind) {
-  return {.kind = kind, .learning_rate = 1.0, .min_lr = 0.2, .warmup_steps = 4, .steps = 14};
+  return {
+      .kind = kind, .learning_rate = 1.0, .min_lr = 0.2, .warmup_steps = 4, .steps = 14, .decay_steps = 4};
 }
 
 TEST(LrSchedule, WarmsUpLinearly) {
@@ -29,6 +30,15 @@ TEST(LrSchedule, DecaysToTheFloorAndStays) {
     EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::linear).at(step), 0.2);
     EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::constant).at(step), 1.0);
   }
+}
+
+TEST(LrSchedule, StaysThenFalls) {
+  const LrSchedule wsd = schedule(LrSchedule::Kind::wsd);
+  for (int step = 4; step <= 10; ++step) EXPECT_DOUBLE_EQ(wsd.at(step), 1.0) << step;
+  EXPECT_DOUBLE_EQ(wsd.at(11), 0.8);  // a quarter of the fall
+  EXPECT_DOUBLE_EQ(wsd.at(13), 0.4);
+  EXPECT_DOUBLE_EQ(wsd.at(14), 0.2);
+  EXPECT_DOUBLE_EQ(wsd.at(1000), 0.2);
 }
 
 TEST(LrSchedule, WithoutWarmUpBeginsAtThePeak) {

@@ -107,7 +107,7 @@ TEST_P(FaultsOfStage1, ARankThatStallsInTheLastSampleIsNamed) {
 
 // The process exists, but the thread that computes does not continue.
 TEST_P(FaultsOfStage1, ARankThatHangsIsNamed) {
-  RunOptions options = once_saved([&](pid_t) { signal_rank(2, SIGUSR2); });
+  RunOptions options = once_saved([&](pid_t) { signal_rank(2, SIGRTMIN); });
   options.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}};
   const ProgramResult result = train(3, {"--watchdog-seconds", "2"}, options);
   EXPECT_NE(result.exit_code, 0);
@@ -121,7 +121,7 @@ TEST_P(FaultsOfStage1, ARankThatHangsWhileAnotherSavesEndsAll) {
       train(3, {"--watchdog-seconds", "2", "--checkpoint-every", "1"},
             {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_SLOW_DISK", "200"}},
              .signal_after = "step_00000002",
-             .instead = [&](pid_t) { signal_rank(2, SIGUSR2); }});
+             .instead = [&](pid_t) { signal_rank(2, SIGRTMIN); }});
   EXPECT_NE(result.exit_code, 0);
   EXPECT_NE(result.errors.find("(--watchdog-seconds)"), std::string::npos) << result.errors;
   EXPECT_TRUE(all_end(directory_.path()));

@@ -1,6 +1,6 @@
 // Preloaded into a program that mpirun starts, to inject faults:
 //   STAGEGPT_EARLY_EXIT=RANK   the rank exits with 0 after one second
-//   SIGUSR2                    the thread that receives it sleeps forever; other threads continue
+//   SIGRTMIN                   the thread that receives it sleeps forever; other threads continue
 //   STAGEGPT_SLOW_DISK=MS      each fsync in a checkpoint takes MS milliseconds longer
 //   STAGEGPT_NODES=N           the ranks are divided into N nodes, which share no memory
 //   STAGEGPT_FREE_WAITS=1      MPI_Comm_free waits for all ranks of the communicator
@@ -114,7 +114,7 @@ extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
 }
 
 const bool started = [] {
-  std::signal(SIGUSR2, hang);
+  std::signal(SIGRTMIN, hang);
   const char *rank = std::getenv("OMPI_COMM_WORLD_RANK"), *chosen = std::getenv("STAGEGPT_EARLY_EXIT");
   if (rank == nullptr || chosen == nullptr || std::strcmp(rank, chosen) != 0) return false;
   std::thread([] {

@@ -145,6 +145,21 @@ TEST(Generate, WritesTheMostProbableAsRecomputationDoes) {
   }
 }
 
+TEST(Generate, WritesOnlyTokensThatTheTokenizerHas) {
+  const auto backend = make_cpu_backend(2);
+  Gpt2 model(*backend, tiny(12));
+  model.parameters().initialize(5);
+  Context context(*backend, model, alone);
+  Ids tokens = {3, 1, 4};
+  const std::vector<float> logits = recomputed(*backend, model, tokens);
+  const std::int32_t best = static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
+  ASSERT_GT(best, 0);
+  const Ids text = written(context, tokens, 1, {.temperature = 0, .vocabulary = best});
+  EXPECT_EQ(text[0], std::max_element(logits.begin(), logits.begin() + best) - logits.begin());
+  for (const std::int32_t id : written(context, tokens, 200, {.temperature = 5, .vocabulary = 3}))
+    EXPECT_LT(id, 3);
+}
+
 TEST(Generate, DependsOnTheSeedAndTheSampleAlone) {
   const auto backend = make_cpu_backend(2);
   Gpt2 model(*backend, tiny(12));
