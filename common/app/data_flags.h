@@ -16,10 +16,11 @@ class TokenizerFlags {
   SpecialTokens special() const {
     return parse_special_ ? SpecialTokens::recognised : SpecialTokens::as_text;
   }
+  bool any_bytes() const { return any_bytes_; }
 
  private:
   TokenizerChoice choice_;
-  bool parse_special_ = false;
+  bool parse_special_ = false, any_bytes_ = false;
 };
 
 }  // namespace stagegpt

@@ -27,7 +27,7 @@ struct EvaluateFlags {
   WeightsFlag weights;
   std::optional<std::int64_t> seq_len, stride, batch_size;
   double val_fraction = 1;
-  bool parse_special = false, no_fused = false, ignore_memory = false, json = false;
+  bool parse_special = false, any_bytes = false, no_fused = false, ignore_memory = false, json = false;
 
   void add(CommandLine& command_line) {
     command_line.group("Model");
@@ -44,6 +44,7 @@ struct EvaluateFlags {
         "label, HellaSwag's JSON Lines, or llm.c's file of HellaSwag");
     command_line.toggle("--parse-special-tokens", parse_special,
                         "read the names of special tokens in the text, such as <|endoftext|>, as tokens");
+    command_line.toggle("--any-bytes", any_bytes, "take files that are no UTF-8 text, byte by byte");
     command_line.real("--val-fraction", val_fraction, kFraction,
                       "take only this fraction of the text, from its end, as training does for validation");
     command_line.group("Windows");
@@ -67,7 +68,8 @@ struct EvaluateFlags {
       user_error(data.empty() ? "--data or --task is missing: expected a text or a file of questions"
                               : "--task: expected either a task or --data, not both");
     }
-    for (const char* flag : {"--parse-special-tokens", "--val-fraction", "--seq-len", "--stride"}) {
+    for (const char* flag :
+         {"--parse-special-tokens", "--any-bytes", "--val-fraction", "--seq-len", "--stride"}) {
       if (!task.empty() && command_line.is_given(flag)) user_error(flag, " is for --data, not for --task");
     }
   }
@@ -96,7 +98,8 @@ Corpus load_data(Stage& stage, const EvaluateFlags& flags, std::unique_ptr<Token
       .data = flags.data,
       .tokenizer = {},
       .val_fraction = flags.val_fraction,
-      .special = flags.parse_special ? SpecialTokens::recognised : SpecialTokens::as_text};
+      .special = flags.parse_special ? SpecialTokens::recognised : SpecialTokens::as_text,
+      .any_bytes = flags.any_bytes};
   return load_corpus(stage.group(), config, std::move(tokenizer), kLeastTokens, threads);
 }
 

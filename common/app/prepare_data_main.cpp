@@ -64,7 +64,7 @@ Json prepare(const PrepareFlags& flags) {
     const std::vector<std::string> found = input == "-" ? std::vector{input} : find_files(input, "--input");
     files.insert(files.end(), found.begin(), found.end());
   }
-  const TextSource text(files, "--input", writer.partial());
+  const TextSource text(files, "--input", writer.partial(), flags.tokenizer.any_bytes());
   TokenizeOptions options;
   options.threads =
       static_cast<int>(flags.threads.value_or(std::max(1u, std::thread::hardware_concurrency())));

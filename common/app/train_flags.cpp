@@ -199,6 +199,7 @@ CorpusConfig TrainFlags::corpus() const {
   config.data = find_data(data_);
   config.tokenizer = tokenizer_.choice();
   config.special = tokenizer_.special();
+  config.any_bytes = tokenizer_.any_bytes();
   // A trained model keeps the tokenizer that it was trained with.
   const bool made_from_text = !config.tokenizer.path && config.tokenizer.kind != "gpt2";
   if (model.weights() && made_from_text) {

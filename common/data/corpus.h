@@ -22,6 +22,7 @@ struct CorpusConfig {
   // training; the validation part is all or, of a directory, its validation shards.
   double val_fraction = 0.1;
   SpecialTokens special = SpecialTokens::as_text;
+  bool any_bytes = false;  // whether files may be no text
 
   bool trains() const { return val_fraction < 1; }
 };

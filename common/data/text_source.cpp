@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "common/base/error.h"
+#include "common/data/not_text.h"
 #include "common/data/utf8.h"
 #include "common/system/stop_signals.h"
 
@@ -49,11 +50,22 @@ FileDescriptor spool(const FileDescriptor& file, const std::string& path,
   return copy;
 }
 
+void require_text(const FileDescriptor& file, const std::string& path, const std::string& flag) {
+  std::string begin(kSeenOfText, '\0');
+  begin.resize(read_fully(begin, path, [&](char* at, std::size_t size, std::size_t done) {
+    return pread(file.get(), at, size, static_cast<off_t>(done));
+  }));
+  if (const std::string kind = not_text(begin); !kind.empty()) {
+    user_error(flag, ": \"", path, "\" is ", kind,
+               "; convert it to a text, or give --any-bytes to take it byte by byte");
+  }
+}
+
 }  // namespace
 
 TextSource::TextSource(const std::vector<std::string>& paths, std::string_view flag,
-                       const std::optional<std::filesystem::path>& spool_directory)
-    : flag_(flag) {
+                       const std::optional<std::filesystem::path>& spool_directory, bool any_bytes)
+    : flag_(flag), any_bytes_(any_bytes) {
   for (const std::string& path : paths) add(path, spool_directory);
   if (documents_.empty()) {
     user_error(flag, ": ", paths.size() == 1 ? concat('"', paths[0], "\" is empty") : "all files are empty");
@@ -78,6 +90,7 @@ void TextSource::add(const std::string& path, const std::optional<std::filesyste
   } else {
     document.identity = file_identity(path, flag_);
   }
+  if (!any_bytes_) require_text(document.spooled.is_open() ? document.spooled : file, path, flag_);
   bytes_ += document.bytes;
   if (document.bytes > 0) documents_.push_back(std::move(document));
 }

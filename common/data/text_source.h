@@ -21,12 +21,13 @@ struct TextRange {
 class TextSource {
  public:
   // Empty files are skipped. Throws UserError, which names `flag` and the file, if a file cannot be read or
-  // is not a regular file, or if all files are empty.
+  // is not a regular file, if it is no text (not_text.h) and not `any_bytes`, or if all files are empty.
   //
   // With a spool directory, "-" means standard input, and files that are not regular, such as pipes, are
   // accepted. They are copied into a temporary file in that directory, because a text may be read twice.
   TextSource(const std::vector<std::string>& paths, std::string_view flag,
-             const std::optional<std::filesystem::path>& spool_directory = std::nullopt);
+             const std::optional<std::filesystem::path>& spool_directory = std::nullopt,
+             bool any_bytes = false);
 
   struct Document {
     std::string path;
@@ -47,6 +48,7 @@ class TextSource {
   void add(const std::string& path, const std::optional<std::filesystem::path>& spool_directory);
 
   std::string flag_;
+  bool any_bytes_;
   std::vector<Document> documents_;
   std::int64_t bytes_ = 0;
 };

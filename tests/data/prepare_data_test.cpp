@@ -252,9 +252,27 @@ TEST_F(PrepareData, TakesOddTextAsItIs) {
   for (const std::string& text : texts) {
     const std::string output = "out" + std::to_string(i++);
     directory.write("text.txt", text);
-    prepare(output, {"--input", "text.txt", "--val-fraction", "0"});
+    prepare(output, {"--input", "text.txt", "--val-fraction", "0", "--any-bytes"});
     EXPECT_EQ(tokenizer(output)->decode(tokens(output, "train")), text) << text.substr(0, 20);
   }
+}
+
+TEST_F(PrepareData, RefusesWhatIsNoText) {
+  const std::pair<std::string, const char*> files[] = {
+      {std::string("\x1f\x8b\x08\0", 4), "a gzip file"},
+      {"PK\x03\x04", "a zip file"},
+      {std::string("\xff\xfe\x61\0", 4), "UTF-16, not UTF-8"},
+      {"\x93NUMPY\x01", "an array of NumPy"},
+      {std::string(495, 'a') + "\xe9 \xe9 \xe9 \xe9 \xe9 \xe9",
+       "no UTF-8: 6 of its first 506 bytes belong to no character"}};
+  for (const auto& [bytes, kind] : files) {
+    directory.write("text.txt", bytes);
+    expect_refused({"--input", "text.txt", "--output", "out"},
+                   concat("--input: \"text.txt\" is ", kind,
+                          "; convert it to a text, or give --any-bytes to take it byte by byte"));
+  }
+  directory.write("text.txt", std::string(495, 'a') + "\xe9 \xe9 \xe9 \xe9 \xe9");  // a hundredth
+  prepare("out", {"--input", "text.txt"});
 }
 
 TEST_F(PrepareData, TakesAVeryLongLine) {

@@ -66,6 +66,13 @@ TEST_F(DataFlags, TakeNamesForSpecialTokensOrForText) {
   EXPECT_EQ(ends(corpus({"--tokenizer", "char", "--parse-special-tokens", "--val-fraction", "0.5"})), 150);
 }
 
+TEST_F(DataFlags, TakeFilesThatAreNoText) {
+  directory_.write("text.txt", "\x1f\x8b" + text_);
+  EXPECT_THROW(corpus({}), UserError);
+  const Corpus bytes = corpus({"--any-bytes"});
+  EXPECT_EQ(text_of(bytes, bytes.train) + text_of(bytes, bytes.validation), "\x1f\x8b" + text_);
+}
+
 TEST_F(DataFlags, DivideTheText) {
   for (const double fraction : {0.1, 0.25, 0.6}) {
     const Corpus divided = corpus({"--tokenizer", "char", "--val-fraction", std::to_string(fraction)});

@@ -225,6 +225,7 @@ TEST_F(TrainingSettings, HaveDefaults) {
   "tokenizer_path": null,
   "vocab_size": null,
   "parse_special_tokens": false,
+  "any_bytes": false,
   "val_fraction": 0.1,
   "model": "nano",
   "n_layer": null,

@@ -188,6 +188,9 @@ TEST_F(Evaluate, TakesNamesForSpecialTokensOrForText) {
   };
   EXPECT_EQ(tokens({}), 7 + 13 + 7 - 1);
   EXPECT_EQ(tokens({"--parse-special-tokens"}), 7 + 1 + 7 - 1);
+  directory.write("special.txt", "\x1f\x8b");
+  expect_refused({"--model", "bpe", "--data", "special.txt"}, "\"special.txt\" is a gzip file");
+  EXPECT_EQ(tokens({"--any-bytes"}), 1);
 }
 
 // Questions about the text that the model has learnt: it knows how the text goes on, but one label is wrong.
@@ -232,6 +235,7 @@ TEST_F(Evaluate, RefusesTasksThatItCannotDo) {
   for (const Arguments& flag : {Arguments{"--stride", "1"},
                                 {"--seq-len", "4"},
                                 {"--val-fraction", "0.5"},
+                                {"--any-bytes"},
                                 {"--parse-special-tokens"}})
     expect_refused(with(task, flag), flag[0] + " is for --data, not for --task");
 }
