@@ -102,7 +102,6 @@ void CommandLine::add_key(const std::string& flag, std::function<Json()> get,
 
 namespace {
 
-bool is_integer(const nlohmann::json& json) { return json.is_number_integer(); }
 bool is_number(const nlohmann::json& json) { return json.is_number(); }
 bool is_text(const nlohmann::json& json) { return json.is_string(); }
 
@@ -123,7 +122,7 @@ auto choice_parser(const std::string& flag, const std::vector<std::string>& name
 
 void CommandLine::integer(const std::string& flag, std::int64_t& value, std::int64_t min, std::int64_t max,
                           const std::string& help) {
-  add(flag, value, help, "N", "a whole number", is_integer, integer_parser(flag, min, max));
+  add(flag, value, help, "N", "a whole number", is_number, integer_parser(flag, min, max));
 }
 
 void CommandLine::real(const std::string& flag, double& value, RealRule rule, const std::string& help) {
@@ -141,7 +140,7 @@ void CommandLine::choice(const std::string& flag, std::string& value, const std:
 
 void CommandLine::integer(const std::string& flag, std::optional<std::int64_t>& value, std::int64_t min,
                           std::int64_t max, const std::string& help) {
-  add(flag, value, help, "N", "a whole number", is_integer, integer_parser(flag, min, max));
+  add(flag, value, help, "N", "a whole number", is_number, integer_parser(flag, min, max));
 }
 
 void CommandLine::real(const std::string& flag, std::optional<double>& value, RealRule rule,

@@ -91,6 +91,11 @@ std::string config_text(const std::string& flag, const nlohmann::json& value, bo
                         std::string_view expected) {
   constexpr std::size_t kShown = 60;
   if (!right_type) user_error(flag, ": expected ", expected, ", not ", value.dump().substr(0, kShown));
+  // 1e4 is a whole number, as on the command line. JSON would print it as 10000.0.
+  constexpr double kExact = 9007199254740992;  // 2^53
+  const double number = value.is_number_float() ? value.get<double>() : 0.5;
+  if (number == std::floor(number) && std::abs(number) <= kExact)
+    return std::to_string(static_cast<std::int64_t>(number));
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 

@@ -30,11 +30,11 @@ WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const 
 }
 
 std::int64_t usual_eval_tokens(const TrainingRunConfig& config, std::int64_t seq_len) {
-  constexpr double kLeast = 64, kShare = 0.1, kMost = 1e15;
+  constexpr double kLeast = 64, kMost = 1e15;
   const std::int64_t steps = config.trainer.schedule.steps;
   const double passes = kPassesOfTraining * windows_of_a_step(config.trainer) * static_cast<double>(steps);
   const auto validations = static_cast<double>(std::max<std::int64_t>(1, validations_of(steps, config)));
-  const double windows = std::max(kLeast, std::floor(kShare * passes / validations));
+  const double windows = std::max(kLeast, std::floor(passes / (10 * validations)));
   return static_cast<std::int64_t>(std::min(kMost, windows * static_cast<double>(seq_len)));
 }
 

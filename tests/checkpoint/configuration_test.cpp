@@ -69,7 +69,8 @@ TEST_F(Settings, ThatWereDerivedAreDerivedAnewFromWhatWasPrinted) {
                                    {"activation", "gelu_new"},
                                    {"learning_rate", 6e-4},
                                    {"min_lr", 6e-4 / 10},
-                                   {"warmup_steps", 2}};
+                                   {"warmup_steps", 2},
+                                   {"eval_tokens", 96 * 1024}};
   EXPECT_EQ(gpt2["derived"], expected);
   EXPECT_EQ(gpt2["model"], "gpt2");
   for (const auto& [key, value] : expected.items()) EXPECT_EQ(gpt2[key], nullptr) << key;
@@ -110,6 +111,13 @@ TEST_F(Settings, OfARunAreInItAndMakeItAgain) {
   EXPECT_EQ(read_bytes(in("a/run.json")), read_bytes(in("b/run.json")));
 }
 
+TEST_F(Settings, MayHaveWholeNumbersWithAnExponent) {
+  directory.write("config.json", R"({"steps": 1e4, "batch_size": 4.0})");
+  const nlohmann::json settings = printed({"--config", "config.json"});
+  EXPECT_EQ(settings["steps"], 10'000);
+  EXPECT_EQ(settings["batch_size"], 4);
+}
+
 TEST_F(Settings, ThatAreWrongAreRefused) {
   expect_config_refused(R"({"bacth_size": 8})", "unknown key 'bacth_size', did you mean batch_size?");
   expect_config_refused(R"({"batch_size": 8, "batch_size": 9})", "the key 'batch_size' occurs twice");
@@ -118,13 +126,14 @@ TEST_F(Settings, ThatAreWrongAreRefused) {
   expect_config_refused(R"({"n_layer": -1, "batch_size": 8, "batch_size": 9})",
                         "the key 'batch_size' occurs twice");
   expect_config_refused(R"({"batch_size": "8"})", "--batch-size: expected a whole number, not \"8\"");
-  expect_config_refused(R"({"batch_size": 8.0})", "--batch-size: expected a whole number, not 8.0");
+  expect_config_refused(R"({"batch_size": 8.5})",
+                        "--batch-size: expected a whole number from 1 to 1048576, not '8.5'");
   expect_config_refused(R"({"batch_size": 0})",
                         "--batch-size: expected a whole number from 1 to 1048576, not '0'");
   expect_config_refused(R"({"batch_size": null})", "--batch-size: expected a whole number, not null");
   expect_config_refused(R"({"batch_size": [8]})", "--batch-size: expected a whole number, not [8]");
   expect_config_refused(R"({"batch_size": 99999999999999999999})",
-                        "--batch-size: expected a whole number, not 1e+20");
+                        "--batch-size: expected a whole number from 1 to 1048576, not '1e+20'");
   expect_config_refused(R"({"learning_rate": true})", "--learning-rate: expected a number, not true");
   expect_config_refused(R"({"learning_rate": 1e999})", "number overflow");
   expect_config_refused(R"({"learning_rate": 1e39})",
