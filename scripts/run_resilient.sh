@@ -3,7 +3,7 @@
 #   scripts/run_resilient.sh [--failures N] COMMAND...
 # COMMAND is stageN_train with its flags, including --run-dir; mpirun with its flags may precede it. The script gives up
 # after N (3) failures in a row without a new checkpoint, and immediately if flags are wrong (exit code 2). It passes
-# SIGTERM, SIGINT, SIGHUP and SIGUSR1 on as SIGUSR1, which mpirun forwards to its ranks: they save a checkpoint and exit
+# SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU and SIGPWR on as SIGUSR1, which mpirun forwards to its ranks: they save a checkpoint and exit
 # with code 75, and so does this script. (On SIGTERM, mpirun itself would kill its ranks.)
 set -uo pipefail
 
@@ -32,7 +32,7 @@ stop() {
   stopping=1
   if [ -n "$child" ]; then kill -USR1 "$child" 2>/dev/null; fi
 }
-trap stop TERM INT HUP USR1
+trap stop TERM INT HUP USR1 USR2 XCPU PWR
 
 newest_checkpoint() { find "$run/checkpoints" -maxdepth 1 -name 'step_????????*' ! -name '*.*' 2>/dev/null | sort | tail -1; }
 

@@ -85,8 +85,7 @@ void require_directory_above(const fs::path& path) {
 }
 
 void write_directory(const ConvertFlags& flags, const ModelFile& model, const fs::path& output) {
-  const std::unique_ptr<Tokenizer> tokenizer =
-      load_model_tokenizer(flags.input, "--input", flags.tokenizer_path, model.config.vocab_size);
+  const std::unique_ptr<Tokenizer> tokenizer = load_model_tokenizer(model, "--input", flags.tokenizer_path);
   if (!tokenizer) std::cerr << "note: the directory gets no tokenizer; --tokenizer-path adds one\n";
   const Partial partial(output);
   try {

@@ -17,7 +17,7 @@ void TokenizerFlags::add(CommandLine& command_line) {
                               "; word: every word, at most ", kLargestDefaultVocabSize, ")"));
   command_line.toggle("--parse-special-tokens", parse_special_,
                       "read the names of special tokens in the text, such as <|endoftext|>, as tokens");
-  command_line.toggle("--any-bytes", any_bytes_, "take files that are no UTF-8 text, byte by byte");
+  command_line.toggle("--any-bytes", any_bytes_, kAnyBytesHelp);
 }
 
 }  // namespace stagegpt

@@ -6,6 +6,9 @@
 
 namespace stagegpt {
 
+inline constexpr const char* kAnyBytesHelp =
+    "do not refuse files that are no UTF-8 text (for the tokenizers bpe and gpt2)";
+
 class TokenizerFlags {
  public:
   void add(CommandLine& command_line);

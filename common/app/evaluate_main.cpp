@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "common/app/data_flags.h"
 #include "common/app/evaluation_report.h"
 #include "common/app/memory_check.h"
 #include "common/app/shared_task.h"
@@ -44,7 +45,7 @@ struct EvaluateFlags {
         "label, HellaSwag's JSON Lines, or llm.c's file of HellaSwag");
     command_line.toggle("--parse-special-tokens", parse_special,
                         "read the names of special tokens in the text, such as <|endoftext|>, as tokens");
-    command_line.toggle("--any-bytes", any_bytes, "take files that are no UTF-8 text, byte by byte");
+    command_line.toggle("--any-bytes", any_bytes, kAnyBytesHelp);
     command_line.real("--val-fraction", val_fraction, kFraction,
                       "take only this fraction of the text, from its end, as training does for validation");
     command_line.group("Windows");

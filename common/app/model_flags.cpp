@@ -107,7 +107,7 @@ const Gpt2Config& ModelFlags::resolve() {
                  name_, "'", suggestion(name_, preset_names()));
     }
     // A run's latest checkpoint, because the run may write another meanwhile.
-    weights_ = tokenizer_directory(name_).value_or(name_);
+    weights_ = directory_of_model(name_).value_or(name_);
   }
   config_ = preset ? preset->config : read_config(*weights_, "--model");
   std::string activation(name_of(config_.activation));

@@ -129,6 +129,9 @@ Json kept_values(const Json& run, const Json& now) {
   const auto rate = now.find("learning_rate");
   if (rate != now.end() && !rate->is_null() && *rate != values.value("learning_rate", Json()))
     kept.erase("min_lr");
+  for (const char* key : {"eval_every", "checkpoint_every"}) {  // how often, and so at what cost
+    if (now.value(key, Json()) != values.value(key, Json())) kept.erase("eval_tokens");
+  }
   return kept;
 }
 
@@ -151,7 +154,7 @@ void announce_changes(const Json& run, const Json& settings, const std::set<std:
   std::vector<std::string> keys(std::begin(kAnnounced), std::end(kAnnounced));
   keys.insert(keys.end(), stage_keys.begin(), stage_keys.end());
   for (const std::string& key : keys) {
-    if (changes(before, now, key)) {
+    if (changes(before, now, key) && !before[key].is_null()) {
       std::cerr << "note: " << flag_of_key(key) << " changes from " << before[key] << " to " << now[key]
                 << '\n';
     }

@@ -41,8 +41,8 @@ bool has_steps_left(const std::optional<ResumedRun>& resumed, const TrainingRunC
 void require_data_of_run(const ResumedRun& resumed, const std::string& data);
 
 // The values that were derived when the run began, of settings that are not given (null) in `now`: the run
-// keeps them. But a final learning rate is derived again from a new peak. Throws UserError where kDerived is
-// no object.
+// keeps them. But a final learning rate is derived again from a new peak, and the size of a validation where
+// another number of steps lies between two. Throws UserError where kDerived is no object.
 Json kept_values(const Json& run, const Json& now);
 
 // Compares the settings of a run with those it is to go on with, after kept_values(). Throws UserError,

@@ -13,9 +13,10 @@ namespace fs = std::filesystem;
 // "nano", or the name of the directory or file; for a checkpoint of a run, the run's name.
 std::string run_name(const TrainOptions& options) {
   if (!options.weights) return options.model_name;
-  fs::path directory = fs::weakly_canonical(*options.weights);
-  if (directory.parent_path().filename() == "checkpoints") directory = directory.parent_path().parent_path();
-  return directory.has_filename() ? directory.filename().string() : "model";
+  fs::path path = fs::weakly_canonical(*options.weights);
+  if (path.parent_path().filename() == "checkpoints") path = path.parent_path().parent_path();
+  if (fs::is_regular_file(path)) return path.stem().string();
+  return path.has_filename() ? path.filename().string() : "model";
 }
 
 }  // namespace

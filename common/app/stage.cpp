@@ -1,7 +1,6 @@
 #include "common/app/stage.h"
 
 #include <cstdlib>
-#include <iostream>
 #include <new>
 #include <string_view>
 
@@ -20,11 +19,11 @@ std::string exact_text(const Json& value) {
 
 // Each of several processes that do not know of each other would do the whole work, in the same files.
 void refuse_several_processes(const RankGroup& group) {
-  const char *size = std::getenv("OMPI_COMM_WORLD_SIZE"), *rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
   if (group.size() > 1 || size == nullptr || std::string_view(size) == "1") return;
-  if (rank != nullptr && std::string_view(rank) != "0") std::cerr.rdbuf(nullptr);
   throw AgreedUserError(concat("mpirun has started ", size,
-                               " processes of a program that is one; stages 1 and 3 are for several"));
+                               " processes, but this one knows no other: use stage 1 or 3, and the "
+                               "mpirun of the MPI library with which it was built"));
 }
 
 }  // namespace

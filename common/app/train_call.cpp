@@ -105,6 +105,8 @@ std::optional<TrainCall> read_train_call(Stage& stage, int argc, char** argv) {
   agree(group, [&] {
     if (read.resumed) {
       call = std::make_unique<ParsedFlags>(argv[0], stage);
+      // Earlier versions took any file.
+      if (!read.resumed->settings.contains("any_bytes")) read.resumed->settings["any_bytes"] = true;
       for (const std::string& note : replace_removed(read.resumed->settings))
         std::cerr << "note: " << note << '\n';
       naming(settings_file(*read.resumed), [&] { call->command_line.apply(read.resumed->settings); });

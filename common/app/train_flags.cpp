@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "common/app/memory_check.h"
+#include "common/app/trained_model.h"
 #include "common/checkpoint/model_file.h"
 #include "common/system/shared_files.h"
 
@@ -13,7 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kDefaultData = "data/dummy.txt";
-constexpr std::int64_t kMaxTokens = 1'000'000'000'000'000;
 constexpr std::int64_t kMaxSteps = 1'000'000'000;  // numbers of random sequences have 32 bits
 
 // "wte*,h.0.*" -> "wte*", "h.0.*".
@@ -122,7 +122,7 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.integer("--eval-every", options_.run.eval_every, 0, kMaxSteps,
                        "validate every N steps, at checkpoints and at the end (0: never)");
   command_line.integer(
-      "--eval-tokens", eval_tokens_, 0, kMaxTokens,
+      "--eval-tokens", eval_tokens_, 0, kMostEvalTokens,
       "tokens of each validation, spread evenly (0: all; default: as many as take a tenth of the "
       "training's passes, at least 64 windows)");
   command_line.free_text(
@@ -160,9 +160,10 @@ void TrainFlags::resolve() {
     user_error("--patience: there is no validation to compare, with ",
                options_.run.eval_every == 0 ? "--eval-every" : "--val-fraction", " 0");
   }
-  if (!eval_tokens_) eval_tokens_ = usual_eval_tokens(run(), model.config().block_size);
   if (*warmup_steps_ > steps_) user_error("--warmup-steps: ", *warmup_steps_, " exceeds --steps ", steps_);
   resolve_decay();
+  if (!eval_tokens_ && options_.run.eval_every > 0)
+    eval_tokens_ = usual_eval_tokens(run(), model.config().block_size);
 }
 
 void TrainFlags::resolve_decay() {
@@ -170,8 +171,9 @@ void TrainFlags::resolve_decay() {
     if (decay_steps_ && !resume) user_error("--decay-steps: expected together with --lr-schedule wsd");
     return;
   }
-  if (!decay_steps_) decay_steps_ = std::max<std::int64_t>(1, steps_ / 5);
   const std::int64_t most = steps_ - *warmup_steps_;
+  if (most == 0) user_error("--warmup-steps: leaves no step for the decay of --lr-schedule wsd");
+  if (!decay_steps_) decay_steps_ = std::clamp<std::int64_t>(steps_ / 5, 1, most);
   if (*decay_steps_ > most)
     user_error("--decay-steps: expected at most ", most, ", the steps after the warm-up, not ",
                *decay_steps_);
@@ -203,11 +205,8 @@ CorpusConfig TrainFlags::corpus() const {
   // A trained model keeps the tokenizer that it was trained with.
   const bool made_from_text = !config.tokenizer.path && config.tokenizer.kind != "gpt2";
   if (model.weights() && made_from_text) {
-    const auto directory = tokenizer_directory(*model.weights());
-    if (!directory) {
-      user_error("--tokenizer-path: expected the path of a tokenizer, since the model file ",
-                 *model.weights(), " has none");
-    }
+    const auto directory = directory_of_model(*model.weights());
+    if (!directory) refuse_missing_tokenizer(*model.weights());
     config.tokenizer.path = directory->string();
   }
   return config;

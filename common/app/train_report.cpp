@@ -67,12 +67,12 @@ std::string describe_data(const std::string& data, const Corpus& corpus) {
 }
 
 std::string describe_result(const TrainingRunConfig& config, const TrainingResult& result) {
-  if (result.validated.all == 0) return why_no_validation(config);
+  if (result.windows.all == 0) return why_no_validation(config);
   const std::optional<ValidationResult>& validation = result.validation;
   if (!validation) return "the last validation was stopped by a signal";
   return concat("validation loss ", validation->loss, " nats per token",
                 validation->bits_per_byte ? concat(", ", *validation->bits_per_byte, " bits per byte") : "",
-                ", of ", tokens_of(result.validated, validation->tokens / result.validated.count));
+                ", of ", tokens_of(result.windows, validation->tokens / result.windows.count));
 }
 
 std::int64_t whole_seconds(double seconds) { return static_cast<std::int64_t>(seconds + 0.5); }
@@ -106,9 +106,11 @@ void print_result(const TrainingRunConfig& config, const fs::path& run, const Tr
               << " not better than that after step " << best->step << ", " << best->loss
               << "; its weights: " << (run / "best").string() << '\n';
   }
-  if (result.train_loss) {
-    std::cerr << "trained in " << whole_seconds(result.training_seconds) << " s, validated in "
-              << whole_seconds(result.validation_seconds) << " s: ";
+  if (result.training_seconds) {
+    std::cerr << "trained in " << whole_seconds(*result.training_seconds) << " s";
+    if (result.windows.all > 0)
+      std::cerr << ", validated in " << whole_seconds(result.validation_seconds) << " s";
+    std::cerr << ": ";
   }
   std::cerr << describe_result(config, result) << "\nmodel: " << (run / "latest").string() << '\n';
   if (result.train_loss && !result.best_validation && result.steps < steps) {
@@ -129,14 +131,14 @@ void print_result_json(const std::string& model, const ParameterTable& table, co
                      {"validation_loss", validation ? Json(validation->loss) : Json()},
                      {"validation_accuracy", validation ? Json(validation->accuracy) : Json()},
                      {"validation_tokens", validation ? Json(validation->tokens) : Json()},
-                     {"validation_windows", result.validated.count},
-                     {"validation_windows_of", result.validated.all},
+                     {"validation_windows", result.windows.count},
+                     {"validation_windows_all", result.windows.all},
                      {"bits_per_byte", validation ? or_null(validation->bits_per_byte) : Json()},
                      {"stopped_early", result.best_validation.has_value()},
                      {"task", result.task ? to_json(*result.task) : Json()},
                      {"tokens_per_second", or_null(result.tokens_per_second)},
                      {"seconds", result.seconds},
-                     {"training_seconds", result.training_seconds},
+                     {"training_seconds", or_null(result.training_seconds)},
                      {"validation_seconds", result.validation_seconds},
                      {"sample", sample}};
   std::cout << json_text(json);

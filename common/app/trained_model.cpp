@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-#include "common/checkpoint/model_file.h"
+#include "common/base/grouped.h"
 #include "common/comm/agreement.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "common/data/tokenizers/tokenizer_json.h"
@@ -15,16 +15,19 @@ constexpr const char *kModel = "--model", *kTokenizer = "--tokenizer-path";
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> load_model_tokenizer(const std::filesystem::path& path, std::string_view flag,
-                                                const std::optional<std::string>& tokenizer_path,
-                                                std::int64_t vocab_size) {
-  const std::optional<std::filesystem::path> directory = tokenizer_directory(path);
-  if (!tokenizer_path && !directory) return nullptr;
+void refuse_missing_tokenizer(const std::filesystem::path& model) {
+  user_error(kTokenizer, ": expected the path of a tokenizer, since the model file ", model, " has none");
+}
+
+std::unique_ptr<Tokenizer> load_model_tokenizer(const ModelFile& model, std::string_view flag,
+                                                const std::optional<std::string>& tokenizer_path) {
+  if (!tokenizer_path && !model.directory) return nullptr;
   if (tokenizer_path) flag = kTokenizer;
-  auto tokenizer = load_tokenizer(tokenizer_path ? std::filesystem::path(*tokenizer_path) : *directory, flag);
-  if (tokenizer->size() > vocab_size) {
-    user_error(flag, ": expected a tokenizer of at most ", vocab_size, " tokens, as the model has, not ",
-               tokenizer->size());
+  auto tokenizer =
+      load_tokenizer(tokenizer_path ? std::filesystem::path(*tokenizer_path) : *model.directory, flag);
+  if (tokenizer->size() > model.config.vocab_size) {
+    user_error(flag, ": expected a tokenizer of at most ", model.config.vocab_size,
+               " tokens, as the model has, not ", tokenizer->size());
   }
   return tokenizer;
 }
@@ -35,10 +38,8 @@ TrainedModel load_trained_model(Backend& backend, const std::filesystem::path& p
   TrainedModel trained;
   const ModelFile file = open_model(path, kModel);
   check(file.config);
-  trained.tokenizer = load_model_tokenizer(path, kModel, tokenizer_path, file.config.vocab_size);
-  if (!trained.tokenizer) {
-    user_error(kTokenizer, ": expected the path of a tokenizer, since the model file ", path, " has none");
-  }
+  trained.tokenizer = load_model_tokenizer(file, kModel, tokenizer_path);
+  if (!trained.tokenizer) refuse_missing_tokenizer(path);
   trained.model =
       std::make_unique<Gpt2>(backend, file.config, DType::f32, 1, Purpose::inference, activations);
   load_weights(backend, trained.model->parameters(), file.values);
@@ -53,8 +54,8 @@ TrainedModel load_shared_model(RankGroup& group, Backend& backend, const std::fi
   agree(group, [&] { trained = load_trained_model(backend, path, tokenizer_path, check, activations); });
   const std::int64_t size = trained.model->config().vocab_size, known = trained.tokenizer->size();
   if (group.is_root() && known < size) {
-    std::cerr << "note: the model has " << size << " tokens, its tokenizer " << known
-              << "; the others are never generated\n";
+    std::cerr << "note: the model has " << grouped(size) << " tokens, of which its tokenizer has "
+              << grouped(known) << '\n';
   }
   if (group.size() == 1) return trained;
   require_same(group, {{kModel, concat(trained.model->config().vocab_size, " tokens and ",

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/checkpoint/model_file.h"
 #include "common/comm/rank_group.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "common/model/gpt2.h"
@@ -23,9 +24,10 @@ struct TrainedModel {
 // The tokenizer at `tokenizer_path`, or, without one, that in the directory of a model, which the user named
 // by `flag`; null if the model is a file. Throws UserError, also if the tokenizer has more tokens than the
 // model.
-std::unique_ptr<Tokenizer> load_model_tokenizer(const std::filesystem::path& model, std::string_view flag,
-                                                const std::optional<std::string>& tokenizer_path,
-                                                std::int64_t vocab_size);
+std::unique_ptr<Tokenizer> load_model_tokenizer(const ModelFile& model, std::string_view flag,
+                                                const std::optional<std::string>& tokenizer_path);
+// Throws UserError for a model file without a tokenizer.
+[[noreturn]] void refuse_missing_tokenizer(const std::filesystem::path& model);
 
 // `path` is as for open_model(). The tokenizer is the directory's unless a path is given; llm.c's files need
 // one. Throws UserError that names --model or

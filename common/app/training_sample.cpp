@@ -29,7 +29,7 @@ std::string write_sample(const Machine& machine, const LanguageModel& model, con
   group.enter("sample");
   std::string text;
   StreamDecoder decoder(*corpus.tokenizer);
-  const SamplingConfig sampling{.temperature = 0.7, .vocabulary = corpus.tokenizer->size(), .seed = seed};
+  const SamplingConfig sampling{.vocabulary = corpus.tokenizer->size(), .temperature = 0.7, .seed = seed};
   Context context(*machine.backend, model, grid.model());
   const auto emit = [&](std::int32_t id) {
     group.beat();

@@ -38,7 +38,7 @@ void verify_checkpoint(
 TrainerState read_trainer_state(const std::filesystem::path& directory);
 
 // The moments in a checkpoint, whose files are memory-mapped while the object lives. (The weights are read by
-// HuggingFaceModel.)
+// model_file.h.)
 class MomentFiles {
  public:
   // Reads only the headers. Throws UserError, which names the file, if one is missing, invalid, or of another

@@ -14,11 +14,6 @@
 namespace stagegpt {
 namespace fs = std::filesystem;
 
-std::optional<fs::path> tokenizer_directory(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored) ? std::optional(model_directory(path)) : std::nullopt;
-}
-
 namespace {
 
 // Throws UserError for one of the files of a directory, which is no model without the others.
@@ -29,16 +24,24 @@ void refuse_part_of_directory(const fs::path& path, std::string_view flag) {
 
 }  // namespace
 
+std::optional<fs::path> directory_of_model(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) ? std::optional(model_directory(path)) : std::nullopt;
+}
+
 ModelFile open_model(const fs::path& path, std::string_view flag, const Heartbeat& beat) {
-  if (const auto directory = tokenizer_directory(path)) verify_named(*directory, flag, beat);
-  return open_verified_model(path, flag);
+  // Found once: the run may write a newer checkpoint meanwhile.
+  const std::optional<fs::path> directory = directory_of_model(path);
+  if (directory) verify_named(*directory, flag, beat);
+  return open_verified_model(directory.value_or(path), flag);
 }
 
 ModelFile open_verified_model(const fs::path& path, std::string_view flag) {
   std::shared_ptr<const MappedFile> file;
   ModelFile model;
-  if (const auto directory = tokenizer_directory(path)) {
+  if (const auto directory = directory_of_model(path)) {
     model = read_hugging_face(*directory, flag);
+    model.directory = directory;
   } else {
     refuse_part_of_directory(path, flag);
     file = std::make_shared<const MappedFile>(path, flag);
@@ -59,7 +62,7 @@ void require_model_path(const std::string& path, std::string_view flag) {
 }
 
 Gpt2Config read_config(const fs::path& path, std::string_view flag) {
-  if (const auto directory = tokenizer_directory(path)) return read_hugging_face_config(*directory, flag);
+  if (const auto directory = directory_of_model(path)) return read_hugging_face_config(*directory, flag);
   return open_verified_model(path, flag).config;
 }
 

@@ -18,14 +18,15 @@ inline constexpr const char* kModelFormats =
 
 struct ModelFile {
   Gpt2Config config;
-  // In the order of gpt2_parameter_table(config). They are read from the files, which stay mapped as long as
-  // a copy of this function lives. Throws UserError, which names the parameter, for a value that is not
-  // finite.
-  ParameterValues values;
+  ParameterValues values;  // in the order of gpt2_parameter_table(config)
+  // With the tokenizer; of a run, its latest checkpoint when the model was opened. Nothing for llm.c's file.
+  std::optional<std::filesystem::path> directory = std::nullopt;
 };
 
 // Opens a model that the user named by `flag`, after its files were compared with their manifest, if they
-// have one. Of a run it is the latest checkpoint. Throws UserError, which names `flag` and the file.
+// have one. Of a run it is the latest checkpoint. The files stay mapped as long as a copy of `values` lives;
+// it throws UserError, which names the parameter, for a value that is not finite. Throws UserError, which
+// names `flag` and the file.
 ModelFile open_model(
     const std::filesystem::path& path, std::string_view flag, const Heartbeat& beat = [] {});
 
@@ -38,7 +39,7 @@ void require_model_path(const std::string& path, std::string_view flag);
 // The configuration alone of open_verified_model(): reads only config.json or the header.
 Gpt2Config read_config(const std::filesystem::path& path, std::string_view flag);
 
-// Where a model has its tokenizer: the directory, or nothing for llm.c's file.
-std::optional<std::filesystem::path> tokenizer_directory(const std::filesystem::path& path);
+// The directory of a model, of a run its latest checkpoint; nothing for llm.c's file.
+std::optional<std::filesystem::path> directory_of_model(const std::filesystem::path& path);
 
 }  // namespace stagegpt

@@ -7,23 +7,25 @@
 
 namespace stagegpt {
 
-std::string not_text(std::string_view begin) {
+std::string kind_of_no_text(std::string_view begin) {
   using namespace std::string_view_literals;
-  constexpr std::pair<std::string_view, const char*> kKinds[] = {{"\x1f\x8b"sv, "a gzip file"},
-                                                                 {"PK\x03\x04"sv, "a zip file"},
-                                                                 {"\xfd"
-                                                                  "7zXZ\0"sv,
-                                                                  "an xz file"},
-                                                                 {"\x28\xb5\x2f\xfd"sv, "a zstd file"},
-                                                                 {"BZh"sv, "a bzip2 file"},
-                                                                 {"\x93NUMPY"sv, "an array of NumPy"},
-                                                                 {"PAR1"sv, "a Parquet file"},
-                                                                 {"%PDF-"sv, "a PDF file"},
-                                                                 {"\xff\xfe"sv, "UTF-16, not UTF-8"},
-                                                                 {"\xfe\xff"sv, "UTF-16, not UTF-8"}};
+  // Each escape ends with a string, because "\xfd7" would be one escape.
+  constexpr std::string_view kXz =
+      "\xFD"
+      "7zXZ\0"sv;
+  constexpr std::pair<std::string_view, const char*> kKinds[] = {{"\x1F\x8B", "a gzip file"},
+                                                                 {"PK\x03\x04", "a zip file"},
+                                                                 {kXz, "an xz file"},
+                                                                 {"\x28\xB5\x2F\xFD", "a zstd file"},
+                                                                 {"\x93NUMPY", "an array of NumPy"},
+                                                                 {"PAR1", "a Parquet file"},
+                                                                 {"%PDF-", "a PDF file"},
+                                                                 {"\xFF\xFE", "UTF-16, not UTF-8"},
+                                                                 {"\xFE\xFF", "UTF-16, not UTF-8"}};
   for (const auto& [bytes, kind] : kKinds) {
     if (begin.starts_with(bytes)) return kind;
   }
+  if (begin.starts_with("BZh") && begin.substr(4).starts_with("1AY&SY")) return "a bzip2 file";
   begin = begin.substr(0, utf8_complete(begin));
   std::size_t invalid = 0;
   for (std::size_t at = 0; at < begin.size();) {

@@ -55,9 +55,9 @@ void require_text(const FileDescriptor& file, const std::string& path, const std
   begin.resize(read_fully(begin, path, [&](char* at, std::size_t size, std::size_t done) {
     return pread(file.get(), at, size, static_cast<off_t>(done));
   }));
-  if (const std::string kind = not_text(begin); !kind.empty()) {
+  if (const std::string kind = kind_of_no_text(begin); !kind.empty()) {
     user_error(flag, ": \"", path, "\" is ", kind,
-               "; convert it to a text, or give --any-bytes to take it byte by byte");
+               "; convert it to a text, or take its bytes as they are with --any-bytes");
   }
 }
 

@@ -74,12 +74,8 @@ void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t c
       throw AgreedFailure(concat("the model's logits after token ", tokens.size(), " are not finite"));
     }
     std::int32_t token = 0;
-    if (group.is_root()) {
-      const auto known =
-          static_cast<std::size_t>(config.vocabulary > 0 ? config.vocabulary : std::ssize(logits));
-      token = draw(candidates(std::span(logits).first(known), tokens, config),
-                   random_uniform(key, static_cast<std::uint64_t>(i)));
-    }
+    if (group.is_root())
+      token = draw(candidates(logits, tokens, config), random_uniform(key, static_cast<std::uint64_t>(i)));
     tokens.push_back(from_root(group, token));
     group.enter(kUnwatched);  // a slow reader of the output may block all ranks
     more = from_root(group, emit(tokens.back()));

@@ -21,7 +21,7 @@ void penalise(std::vector<Weighted>& tokens, std::span<const std::int32_t> seen,
   std::vector<bool> done(tokens.size());
   for (const std::int32_t id : seen) {
     const auto i = static_cast<std::size_t>(id);
-    if (done[i]) continue;
+    if (i >= tokens.size() || done[i]) continue;
     done[i] = true;
     double& logit = tokens[i].probability;
     logit = logit > 0 ? logit / penalty : logit * penalty;
@@ -55,6 +55,7 @@ void keep_nucleus(std::vector<Weighted>& tokens, double p) {
 
 std::vector<Candidate> candidates(std::span<const float> logits, std::span<const std::int32_t> seen,
                                   const SamplingConfig& config) {
+  if (config.vocabulary > 0) logits = logits.first(static_cast<std::size_t>(config.vocabulary));
   std::vector<Weighted> tokens(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i) tokens[i] = {static_cast<std::int32_t>(i), logits[i]};
   if (config.repetition_penalty != 1) penalise(tokens, seen, config.repetition_penalty);

@@ -9,13 +9,13 @@ namespace stagegpt {
 
 // Applied in this order. The defaults change nothing.
 struct SamplingConfig {
+  std::int64_t vocabulary = 0;    // keep the ids below it, those that the tokenizer has; 0: all
   double repetition_penalty = 1;  // logits of tokens in the text: positive ones are divided by it, others
                                   // multiplied. Keskar et al., arXiv:1909.05858, section 4.1
   double temperature = 1;         // logits are divided by it; 0: greedy, the most probable token
   std::int64_t top_k = 0;         // keep the k largest logits; 0: all
   double top_p = 1;               // then keep the smallest set of tokens with this total probability:
                                   // Holtzman et al., arXiv:1904.09751, section 3.1
-  std::int64_t vocabulary = 0;    // only ids below it are sampled, those that the tokenizer has; 0: all
   std::uint64_t seed = 1337;
 };
 

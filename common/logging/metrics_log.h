@@ -25,7 +25,7 @@ class MetricsLog {
   double seconds_before() const { return seconds_before_; }
 
  private:
-  double seconds_before_;
+  double seconds_before_;  // initialised first: that drops lines
   AppendFile file_;
 };
 

@@ -29,7 +29,8 @@ class Verified final : private PassWork {
         ids_(to_device(backend, {state.B, state.T}, state.ids)),
         targets_(to_device(backend, {state.B, state.T}, state.targets)) {
     Parameters& parameters = model_->parameters();
-    load_weights(backend, parameters, part_values(parameters.table(), file.values));
+    agree(grid.world().group(),
+          [&] { load_weights(backend, parameters, part_values(parameters.table(), file.values)); });
     parameters.update_shadow();
   }
 

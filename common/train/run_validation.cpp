@@ -39,8 +39,6 @@ void RunValidation::finish(TrainingResult& result, RunLog* log) {
   if (!validated_) validated_ = validate(log);
   result.task = answered_;
   result.validation = validated_;
-  result.validated = windows_;
-  result.validation_seconds = seconds_;
 }
 
 std::optional<ValidationResult> RunValidation::validate(RunLog* log) {

@@ -35,6 +35,7 @@ class RunValidation {
   void finish(TrainingResult& result, RunLog* log);
 
   const WindowSample& windows() const { return windows_; }
+  double seconds() const { return seconds_; }
   // What is known of the current weights.
   const std::optional<ValidationResult>& validated() const { return validated_; }
   const std::optional<ChoiceResult>& answered() const { return answered_; }

@@ -78,6 +78,8 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   if (!has_steps_left() && result.steps < config_.last_step) result.best_validation = validation_.best();
   if (saved_step_ != result.steps) save();
   if (!result.interrupted) validation_.finish(result, log());
+  result.windows = validation_.windows();
+  result.validation_seconds = validation_.seconds();
   if (result.train_loss && log_) {
     result.tokens_per_second = log_->tokens_per_second();
     result.training_seconds = log_->training_seconds();
@@ -125,7 +127,7 @@ void TrainingRun::write_profile() {
 void TrainingRun::step(TrainingResult& result) {
   if (directory_) directory_->read_back_newest();
   const StepReport report = train();
-  if (report.finite()) skipped_in_a_row_ = 0;
+  skipped_in_a_row_ = report.skipped() ? skipped_in_a_row_ + 1 : 0;
   if (!report.finite()) on_non_finite(report);
   bool checkpoint = due(config_.checkpoint_every) || trainer_.steps_done() == config_.trainer.schedule.steps;
   validation_.forget();
@@ -178,10 +180,12 @@ bool TrainingRun::due(std::int64_t every) const { return every > 0 && trainer_.s
 void TrainingRun::on_non_finite(const StepReport& report) {
   constexpr std::int64_t kReported = 10, kMostInARow = 100;
   skipped_steps_ += report.skipped();
-  skipped_in_a_row_ += report.skipped();
-  if (skipped_in_a_row_ == kMostInARow)
+  if (skipped_in_a_row_ == kMostInARow) {
+    save_before(report.step);
     throw AgreedFailure(concat("step ", report.step + 1, ": the last ", kMostInARow,
-                               " steps were skipped, for want of a finite gradient"));
+                               " steps were skipped, because their gradients were not finite; a lower "
+                               "--learning-rate may help"));
+  }
   if (config_.non_finite == NonFinite::skip && ++non_finite_steps_ > kReported) return;
   const std::string what =
       concat("step ", report.step + 1, ": ", trainer_.first_non_finite(report), " is not finite (loss ",

@@ -33,8 +33,8 @@ class TrainingRun {
   // Trains while there are steps left, or until a signal is received, and saves a checkpoint. At the end the
   // model is validated; if no step remains, nothing else is done, and nothing is written. If a checkpoint
   // cannot be written, a warning is printed and the next one is tried; the last one throws. Throws
-  // std::runtime_error if a loss or gradient is not finite and config.non_finite is stop. `directory` is null
-  // except on rank 0, which writes.
+  // std::runtime_error if a loss or gradient is not finite and config.non_finite is stop, or if a hundred
+  // steps in a row were skipped. `directory` is null except on rank 0, which writes.
   TrainingResult run(RunDirectory* directory);
 
  private:
@@ -65,7 +65,8 @@ class TrainingRun {
   // Prints a line, on rank 0.
   void note(const std::string& text);
   bool due(std::int64_t every) const;
-  // The share of this call's passes, in training and validation, that are done.
+  // The share of this call's passes that are done: in training, and in the validations that come with its
+  // steps.
   double share_done() const;
   // Throws or prints a note, according to config.non_finite.
   void on_non_finite(const StepReport& report);

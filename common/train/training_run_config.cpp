@@ -30,7 +30,7 @@ WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const 
 }
 
 std::int64_t usual_eval_tokens(const TrainingRunConfig& config, std::int64_t seq_len) {
-  constexpr double kLeast = 64, kMost = 1e15;
+  constexpr double kLeast = 64, kMost = kMostEvalTokens;
   const std::int64_t steps = config.trainer.schedule.steps;
   const double passes = kPassesOfTraining * windows_of_a_step(config.trainer) * static_cast<double>(steps);
   const auto validations = static_cast<double>(std::max<std::int64_t>(1, validations_of(steps, config)));
@@ -38,9 +38,9 @@ std::int64_t usual_eval_tokens(const TrainingRunConfig& config, std::int64_t seq
   return static_cast<std::int64_t>(std::min(kMost, windows * static_cast<double>(seq_len)));
 }
 
-double passes_of(std::int64_t steps, const TrainingRunConfig& config, std::int64_t validated) {
+double passes_of(std::int64_t steps, const TrainingRunConfig& config, std::int64_t windows) {
   return kPassesOfTraining * windows_of_a_step(config.trainer) * static_cast<double>(steps) +
-         static_cast<double>(validated) * static_cast<double>(validations_of(steps, config));
+         static_cast<double>(windows) * static_cast<double>(validations_of(steps, config));
 }
 
 }  // namespace stagegpt

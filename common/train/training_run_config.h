@@ -17,6 +17,7 @@
 namespace stagegpt {
 
 // What to do if a step's loss or gradient is not finite. Weights are never updated with such a gradient.
+// skip: the run ends after a hundred skipped steps in a row.
 enum class NonFinite : std::uint8_t { stop, skip };
 
 struct TrainingRunConfig {
@@ -42,30 +43,31 @@ struct TrainingRunConfig {
 // validation.
 WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const TrainingRunConfig& config);
 
-// The number of tokens in a validation if --eval-tokens is not given: with so many windows, but at least 64,
-// all validations of a schedule take a tenth of the training's passes. A window takes one pass in a
-// validation, and three in training. It depends on no machine and no text, so a run that is resumed validates
-// the same windows.
+inline constexpr std::int64_t kMostEvalTokens = 1'000'000'000'000'000;
+
+// The number of tokens in a validation if --eval-tokens is not given. As many windows as let all validations
+// of a schedule take a tenth of the training's passes, but at least 64: a window takes one pass in a
+// validation and three in training. It depends on no machine and no text.
 std::int64_t usual_eval_tokens(const TrainingRunConfig& config, std::int64_t seq_len);
 
-// The passes of the first `steps` steps of a run and of their validations, of `validated` windows each.
-double passes_of(std::int64_t steps, const TrainingRunConfig& config, std::int64_t validated);
+// The passes of the first `steps` steps of a run and of their validations, of `windows` windows each.
+double passes_of(std::int64_t steps, const TrainingRunConfig& config, std::int64_t windows);
 
 struct TrainingResult {
   std::int64_t steps = 0;            // completed steps, including those before it was resumed
   std::optional<double> train_loss;  // of the last step; empty if run() did no step
   // With the last weights. Empty without one, or if a signal has ended it or the run.
   std::optional<ValidationResult> validation;
-  WindowSample validated;  // the windows of each validation
+  WindowSample windows;  // of each validation
   // Answers to the task, with the last weights. Empty without one, or if a signal has ended them or the run.
   std::optional<ChoiceResult> task;
   // If it ended before last_step, for want of patience: the best validation.
   std::optional<BestValidation> best_validation;
   std::optional<double> tokens_per_second;
-  double seconds = 0;             // of this call
-  double training_seconds = 0;    // of all steps of the run, also of earlier calls
-  double validation_seconds = 0;  // of this call
-  bool interrupted = false;       // by a signal, before last_step; a checkpoint was saved
+  double seconds = 0;                      // of this call
+  std::optional<double> training_seconds;  // of all steps, also of earlier calls; empty if run() did no step
+  double validation_seconds = 0;           // of this call
+  bool interrupted = false;                // by a signal, before last_step; a checkpoint was saved
 };
 
 }  // namespace stagegpt

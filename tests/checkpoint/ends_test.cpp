@@ -4,7 +4,6 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "common/system/stop_signals.h"
 #include "tests/checkpoint/small_run.h"
 
 namespace stagegpt::test {
@@ -73,7 +72,7 @@ TEST_F(EndOfARun, ValidatesTheSameWindowsAsTheStepsBefore) {
   EXPECT_EQ(result["bits_per_byte"], last["bits_per_byte"]);
   EXPECT_EQ(result["validation_tokens"], 64);
   EXPECT_EQ(result["validation_windows"], 4);
-  EXPECT_EQ(result["validation_windows_of"], 24);
+  EXPECT_EQ(result["validation_windows_all"], 24);
   expect_says(some, concat("validation loss ", last["validation_loss"].get<double>(), " nats per token, "));
   expect_says(some, " bits per byte, of 64 of 384 tokens\n");
 }

@@ -220,7 +220,7 @@ TEST_F(Resume, ToALaterHorizonSaysSo) {
   EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/run.json")))["steps"], 40);
 }
 
-// The run that goes on may have another schedule, with what the first one had for its decay.
+// A resumed run keeps the length of its decay, and may change to another schedule.
 TEST_F(Resume, FromADecayAtTheEndToAnother) {
   expect_success(with(model_flags(),
                       {"--steps", "10", "--lr-schedule", "wsd", "--run-dir", "run", "--stop-after", "9"}));
@@ -230,11 +230,28 @@ TEST_F(Resume, FromADecayAtTheEndToAnother) {
   expect_success({"--resume", "run", "--steps", "20", "--stop-after", "18"});
   EXPECT_EQ(metrics("run")[17]["learning_rate"], 3e-3);
   expect_success({"--resume", "run", "--lr-schedule", "constant"});
+  EXPECT_EQ(metrics("run")[19]["learning_rate"], 3e-3);
   expect_refused(with(model_flags(), {"--decay-steps", "2"}),
                  "--decay-steps: expected together with --lr-schedule wsd");
   expect_refused(with(model_flags(),
                       {"--lr-schedule", "wsd", "--steps", "10", "--warmup-steps", "3", "--decay-steps", "8"}),
                  "--decay-steps: expected at most 7, the steps after the warm-up, not 8");
+}
+
+// Where validations come more often, each of them has fewer windows.
+TEST_F(Resume, WithMoreValidationsMakesThemSmaller) {
+  const Arguments flags = with(model_flags(), {"--steps", "1000", "--run-dir", "run", "--stop-after", "1"});
+  const auto tokens = [&] {
+    return Json::parse(read_bytes(in("run/run.json")))["derived"].value("eval_tokens", 0);
+  };
+  expect_success(with(flags, {"--eval-every", "0"}));
+  EXPECT_EQ(tokens(), 0);
+  expect_success({"--resume", "run", "--eval-every", "500", "--stop-after", "2"});
+  EXPECT_EQ(tokens(), 300 * 16);  // two validations share a tenth of 1000 · 2 · 3 passes
+  expect_success({"--resume", "run", "--eval-every", "250", "--stop-after", "3"});
+  EXPECT_EQ(tokens(), 150 * 16);
+  expect_success({"--resume", "run", "--steps", "2000", "--stop-after", "4"});
+  EXPECT_EQ(tokens(), 150 * 16);
 }
 
 // A resumed run keeps its derived settings, even if a newer program would derive other values.

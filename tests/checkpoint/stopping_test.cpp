@@ -46,7 +46,7 @@ TEST_F(Signals, StopARunAfterACheckpoint) {
 }
 
 // As on a full disk.
-TEST_F(Signals, OfAFileThatMayNotGrowAreAnError) {
+TEST_F(Signals, ForAFileThatMayNotGrowAreAnErrorOfWriting) {
   std::string command =
       concat("cd ", directory.path(), " && ulimit -f 8 && exec ", STAGEGPT_BIN_DIR, "/stage0_train");
   for (const std::string& argument : with(model_flags(), {"--steps", "1", "--run-dir", "run"}))

@@ -261,6 +261,7 @@ TEST_F(PrepareData, RefusesWhatIsNoText) {
   const std::pair<std::string, const char*> files[] = {
       {std::string("\x1f\x8b\x08\0", 4), "a gzip file"},
       {"PK\x03\x04", "a zip file"},
+      {"BZh91AY&SY", "a bzip2 file"},
       {std::string("\xff\xfe\x61\0", 4), "UTF-16, not UTF-8"},
       {"\x93NUMPY\x01", "an array of NumPy"},
       {std::string(495, 'a') + "\xe9 \xe9 \xe9 \xe9 \xe9 \xe9",
@@ -269,7 +270,7 @@ TEST_F(PrepareData, RefusesWhatIsNoText) {
     directory.write("text.txt", bytes);
     expect_refused({"--input", "text.txt", "--output", "out"},
                    concat("--input: \"text.txt\" is ", kind,
-                          "; convert it to a text, or give --any-bytes to take it byte by byte"));
+                          "; convert it to a text, or take its bytes as they are with --any-bytes"));
   }
   directory.write("text.txt", std::string(495, 'a') + "\xe9 \xe9 \xe9 \xe9 \xe9");  // a hundredth
   prepare("out", {"--input", "text.txt"});

@@ -504,12 +504,11 @@ TEST_F(Stage1, ARankThatSlurmStartedAloneAmongOthersIsRefused) {
 TEST_F(Stage1, AProgramOfOneProcessIsNotStartedSeveralTimes) {
   const ProgramResult result = run_mpi(ranks_of(2, "stage0_train") + small("run", {}), directory_.path());
   EXPECT_EQ(result.exit_code, 2);
-  const std::string says =
-      "stage0_train: mpirun has started 2 processes of a program that is one; stages 1 and 3 are for "
-      "several\n";
-  const std::size_t at = result.errors.find(says);
-  ASSERT_NE(at, std::string::npos) << result.errors;
-  EXPECT_EQ(result.errors.find("stage0_train: ", at + 1), std::string::npos) << result.errors;
+  // mpirun may end the other process before it says so too.
+  EXPECT_NE(result.errors.find(
+                "stage0_train: mpirun has started 2 processes, but this one knows no other: use stage 1"),
+            std::string::npos)
+      << result.errors;
   EXPECT_FALSE(std::filesystem::exists(directory_.path() / "run"));
 }
 

@@ -177,7 +177,7 @@ TEST_F(EvaluateTest, EndsEarlyWhenASignalMayEndIt) {
 }
 
 // A signal ends a validation of more than kUnstoppedTokens tokens, but none of as many.
-TEST(ValidationDeathTest, OfTheUsualSampleIsNotEndedByASignal) {
+TEST(ValidationDeathTest, OfFewTokensIsNotEndedByASignal) {
   constexpr std::int64_t kLength = 8, kWindows = kUnstoppedTokens / kLength;
   Gpt2Config config;
   config.vocab_size = 3;

@@ -154,9 +154,10 @@ TEST(Generate, WritesOnlyTokensThatTheTokenizerHas) {
   const std::vector<float> logits = recomputed(*backend, model, tokens);
   const std::int32_t best = static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
   ASSERT_GT(best, 0);
-  const Ids text = written(context, tokens, 1, {.temperature = 0, .vocabulary = best});
+  const Ids text = written(context, tokens, 1, {.vocabulary = best, .temperature = 0});
   EXPECT_EQ(text[0], std::max_element(logits.begin(), logits.begin() + best) - logits.begin());
-  for (const std::int32_t id : written(context, tokens, 200, {.temperature = 5, .vocabulary = 3}))
+  for (const std::int32_t id :
+       written(context, tokens, 200, {.vocabulary = 3, .repetition_penalty = 1.5, .temperature = 5}))
     EXPECT_LT(id, 3);
 }
 
