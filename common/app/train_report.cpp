@@ -1,5 +1,6 @@
 #include "common/app/train_report.h"
 
+#include <cmath>
 #include <iostream>
 
 #include "common/base/grouped.h"
@@ -75,7 +76,8 @@ std::string describe_result(const TrainingRunConfig& config, const TrainingResul
                 ", of ", tokens_of(result.windows, validation->tokens / result.windows.count));
 }
 
-std::int64_t whole_seconds(double seconds) { return static_cast<std::int64_t>(seconds + 0.5); }
+// In tenths below ten seconds.
+double rounded(double seconds) { return seconds < 10 ? std::round(10 * seconds) / 10 : std::round(seconds); }
 
 }  // namespace
 
@@ -107,9 +109,8 @@ void print_result(const TrainingRunConfig& config, const fs::path& run, const Tr
               << "; its weights: " << (run / "best").string() << '\n';
   }
   if (result.training_seconds) {
-    std::cerr << "trained in " << whole_seconds(*result.training_seconds) << " s";
-    if (result.windows.all > 0)
-      std::cerr << ", validated in " << whole_seconds(result.validation_seconds) << " s";
+    std::cerr << "trained in " << rounded(*result.training_seconds) << " s";
+    if (result.windows.all > 0) std::cerr << ", validated in " << rounded(result.validation_seconds) << " s";
     std::cerr << ": ";
   }
   std::cerr << describe_result(config, result) << "\nmodel: " << (run / "latest").string() << '\n';

@@ -258,11 +258,11 @@ TEST_F(Resume, WithMoreValidationsMakesThemSmaller) {
 TEST_F(Resume, KeepsWhatWasDerivedWhenItBegan) {
   expect_success(with(model_flags(), {"--steps", "100", "--run-dir", "run", "--stop-after", "3"}));
   auto settings = Json::parse(read_bytes(in("run/run.json")));
-  EXPECT_EQ(settings["derived"], (nlohmann::json{{"activation", "gelu_new"},
-                                                 {"learning_rate", 3e-3},
-                                                 {"min_lr", 3e-3 / 10},
-                                                 {"warmup_steps", 5},
-                                                 {"eval_tokens", 64 * 16}}));
+  EXPECT_EQ(nlohmann::json(settings["derived"]), (nlohmann::json{{"activation", "gelu_new"},
+                                                                 {"learning_rate", 3e-3},
+                                                                 {"min_lr", 3e-3 / 10},
+                                                                 {"warmup_steps", 5},
+                                                                 {"eval_tokens", 64 * 16}}));
   settings["derived"]["learning_rate"] = 0.01;
   settings["derived"]["warmup_steps"] = 8;
   directory.write("run/run.json", settings.dump(2) + '\n');
