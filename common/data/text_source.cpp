@@ -90,7 +90,8 @@ void TextSource::add(const std::string& path, const std::optional<std::filesyste
   } else {
     document.identity = file_identity(path, flag_);
   }
-  if (!any_bytes_) require_text(document.spooled.is_open() ? document.spooled : file, path, flag_);
+  if (!any_bytes_ && document.bytes > 0)
+    require_text(document.spooled.is_open() ? document.spooled : file, path, flag_);
   bytes_ += document.bytes;
   if (document.bytes > 0) documents_.push_back(std::move(document));
 }

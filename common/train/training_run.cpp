@@ -26,6 +26,7 @@ TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync,
       train_identity_(corpus.train_identity),
       validation_(backend, grid, model, corpus, config),
       trainer_(backend, grid, sync, model, data_, config.trainer),
+      non_finite_(config.non_finite),
       saver_(grid, backend, model, *corpus.tokenizer, config.keep, config.trainer.timeline) {}
 
 void TrainingRun::resume(const std::filesystem::path& checkpoint) {
@@ -70,10 +71,7 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   const bool stopped = train_steps(result);
   if (config_.profile != nullptr) write_profile();
   result.steps = trainer_.steps_done();
-  if (non_finite_steps_ > 0) {
-    note(concat("note: loss or gradient not finite in ", non_finite_steps_, " steps, ", skipped_steps_,
-                " steps skipped"));
-  }
+  if (const std::string summary = non_finite_.summary(); !summary.empty()) note(summary);
   result.interrupted = stopped && has_steps_left();
   if (!has_steps_left() && result.steps < config_.last_step) result.best_validation = validation_.best();
   if (saved_step_ != result.steps) save();
@@ -127,15 +125,18 @@ void TrainingRun::write_profile() {
 void TrainingRun::step(TrainingResult& result) {
   if (directory_) directory_->read_back_newest();
   const StepReport report = train();
-  skipped_in_a_row_ = report.skipped() ? skipped_in_a_row_ + 1 : 0;
-  if (!report.finite()) on_non_finite(report);
+  non_finite_.count(report);
+  if (!report.finite() && non_finite_.is_told()) on_non_finite(report);
   bool checkpoint = due(config_.checkpoint_every) || trainer_.steps_done() == config_.trainer.schedule.steps;
   validation_.forget();
   if (config_.eval_every > 0 && (checkpoint || due(config_.eval_every))) {
     const bool best = validation_.run(trainer_.steps_done(), log());
     checkpoint = checkpoint || (best && config_.patience > 0);
   }
-  if (log_) log_->step(metrics_of(report), share_done());
+  if (log_) {
+    const std::int64_t windows = validation_.windows().count;
+    log_->step(metrics_of(report), share_done(first_step_, trainer_.steps_done(), config_, windows));
+  }
   result.train_loss = report.loss;
   if (due(config_.sample_every)) sample();
   if (checkpoint) try_to_save();
@@ -167,38 +168,15 @@ void TrainingRun::note(const std::string& text) {
   if (log_) log_->note(text);
 }
 
-double TrainingRun::share_done() const {
-  const auto passes = [&](std::int64_t steps) {
-    return passes_of(steps, config_, validation_.windows().count);
-  };
-  const double before = passes(first_step_);
-  return (passes(trainer_.steps_done()) - before) / (passes(config_.last_step) - before);
-}
-
 bool TrainingRun::due(std::int64_t every) const { return every > 0 && trainer_.steps_done() % every == 0; }
 
 void TrainingRun::on_non_finite(const StepReport& report) {
-  constexpr std::int64_t kReported = 10, kMostInARow = 100;
-  skipped_steps_ += report.skipped();
-  if (skipped_in_a_row_ == kMostInARow) {
-    save_before(report.step);
-    throw AgreedFailure(concat("step ", report.step + 1, ": the last ", kMostInARow,
-                               " steps were skipped, because their gradients were not finite; a lower "
-                               "--learning-rate may help"));
-  }
-  if (config_.non_finite == NonFinite::skip && ++non_finite_steps_ > kReported) return;
-  const std::string what =
-      concat("step ", report.step + 1, ": ", trainer_.first_non_finite(report), " is not finite (loss ",
-             report.loss, ", gradient norm ", report.grad_norm, ")");
-  if (config_.non_finite == NonFinite::stop) {
-    const bool saved = report.skipped() && save_before(report.step);
-    const std::string run = directory_ ? directory_->path().string() : "";
-    throw AgreedFailure(
-        concat(what, "; a lower --learning-rate may help",
-               saved ? concat("; to continue, use --resume ", run, " --non-finite skip") : ""));
-  }
-  note(concat("note: ", what, "; ", skipped_steps_, " steps skipped",
-              non_finite_steps_ == kReported ? "; further ones are counted but not reported" : ""));
+  const std::string what = non_finite_.description(report, trainer_.first_non_finite(report));
+  if (!non_finite_.end_run()) return note(concat("note: ", what));
+  const bool saved = report.skipped() && save_before(report.step);
+  const std::string run = directory_ ? directory_->path().string() : "";
+  throw AgreedFailure(concat(what, "; a lower --learning-rate may help",
+                             saved ? concat("; to continue, use --resume ", run, " --non-finite skip") : ""));
 }
 
 StepMetrics TrainingRun::metrics_of(const StepReport& report) const {

@@ -65,9 +65,6 @@ class TrainingRun {
   // Prints a line, on rank 0.
   void note(const std::string& text);
   bool due(std::int64_t every) const;
-  // The share of this call's passes that are done: in training, and in the validations that come with its
-  // steps.
-  double share_done() const;
   // Throws or prints a note, according to config.non_finite.
   void on_non_finite(const StepReport& report);
   StepMetrics metrics_of(const StepReport& report) const;
@@ -90,6 +87,7 @@ class TrainingRun {
   TokenIdentity train_identity_;
   RunValidation validation_;
   Trainer trainer_;
+  NonFiniteSteps non_finite_;
   CheckpointSaver saver_;
   std::optional<RunLog> log_;  // on rank 0, from run() on
 
@@ -98,8 +96,7 @@ class TrainingRun {
   std::int64_t traced_until_ = 0;    // end of the traced steps
   bool profile_noted_ = false;
   double peak_flops_per_second_ = 0;
-  std::int64_t saved_step_ = -1;                                                  // of the newest checkpoint
-  std::int64_t non_finite_steps_ = 0, skipped_steps_ = 0, skipped_in_a_row_ = 0;  // in this process
+  std::int64_t saved_step_ = -1;  // of the newest checkpoint
 };
 
 }  // namespace stagegpt

@@ -38,9 +38,14 @@ std::int64_t usual_eval_tokens(const TrainingRunConfig& config, std::int64_t seq
   return static_cast<std::int64_t>(std::min(kMost, windows * static_cast<double>(seq_len)));
 }
 
-double passes_of(std::int64_t steps, const TrainingRunConfig& config, std::int64_t windows) {
-  return kPassesOfTraining * windows_of_a_step(config.trainer) * static_cast<double>(steps) +
-         static_cast<double>(windows) * static_cast<double>(validations_of(steps, config));
+double share_done(std::int64_t first, std::int64_t steps, const TrainingRunConfig& config,
+                  std::int64_t windows) {
+  const auto passes_until = [&](std::int64_t step) {
+    return kPassesOfTraining * windows_of_a_step(config.trainer) * static_cast<double>(step) +
+           static_cast<double>(windows) * static_cast<double>(validations_of(step, config));
+  };
+  const double before = passes_until(first);
+  return (passes_until(steps) - before) / (passes_until(config.last_step) - before);
 }
 
 }  // namespace stagegpt

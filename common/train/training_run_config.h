@@ -11,14 +11,11 @@
 #include "common/profile/profile.h"
 #include "common/train/choices.h"
 #include "common/train/early_stopping.h"
+#include "common/train/non_finite_steps.h"
 #include "common/train/trainer_config.h"
 #include "common/train/validation.h"
 
 namespace stagegpt {
-
-// What to do if a step's loss or gradient is not finite. Weights are never updated with such a gradient.
-// skip: the run ends after a hundred skipped steps in a row.
-enum class NonFinite : std::uint8_t { stop, skip };
 
 struct TrainingRunConfig {
   TrainerConfig trainer;
@@ -50,8 +47,10 @@ inline constexpr std::int64_t kMostEvalTokens = 1'000'000'000'000'000;
 // validation and three in training. It depends on no machine and no text.
 std::int64_t usual_eval_tokens(const TrainingRunConfig& config, std::int64_t seq_len);
 
-// The passes of the first `steps` steps of a run and of their validations, of `windows` windows each.
-double passes_of(std::int64_t steps, const TrainingRunConfig& config, std::int64_t windows);
+// Of the passes of a call, in training and in the validations of `windows` windows that come with its steps,
+// the share that is done: it began after `first` steps and has done `steps`.
+double share_done(std::int64_t first, std::int64_t steps, const TrainingRunConfig& config,
+                  std::int64_t windows);
 
 struct TrainingResult {
   std::int64_t steps = 0;            // completed steps, including those before it was resumed

@@ -332,7 +332,7 @@ TEST_F(NonFiniteSteps, StopARunAndAreNamed) {
   const ProgramResult result = train(from_bad("run"));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(
-      result.errors.find("step 1: the weight h.0.mlp.c_fc.bias is not finite (loss nan, gradient norm nan)"),
+      result.errors.find("step 1: the output of wte (linear) is not finite (loss nan, gradient norm nan)"),
       std::string::npos)
       << result.errors;
   // The state before the step has been saved.
@@ -356,9 +356,9 @@ TEST_F(NonFiniteSteps, EndARunAfterAHundredInARow) {
   const ProgramResult result =
       train(with_flags(from_bad("run", {"--non-finite", "skip"}), {"--steps", "200"}));
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.errors.find("step 100: the last 100 steps were skipped, because their gradients were not "
-                               "finite; a lower --learning-rate may help"),
-            std::string::npos)
+  EXPECT_NE(
+      result.errors.find("; 100 steps skipped, 100 in a row; a lower --learning-rate may help; to continue"),
+      std::string::npos)
       << result.errors;
   EXPECT_EQ(fs::read_symlink(in("run/latest")), "checkpoints/step_00000099");
 }
@@ -375,8 +375,7 @@ TEST_F(NonFiniteSteps, SampleNothing) {
 TEST_F(NonFiniteSteps, AreSkipped) {
   const ProgramResult result = train(from_bad("run", {"--non-finite", "skip"}));
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_NE(result.errors.find("note: step 3: the weight h.0.mlp.c_fc.bias is not finite"),
-            std::string::npos);
+  EXPECT_NE(result.errors.find("note: step 3: the output of wte (linear) is not finite"), std::string::npos);
   EXPECT_NE(result.errors.find("; 3 steps skipped"), std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find("-nan"), std::string::npos) << result.errors;
   const std::vector<nlohmann::json> lines = all_metrics("run");

@@ -264,15 +264,15 @@ TEST_F(PrepareData, RefusesWhatIsNoText) {
       {"BZh91AY&SY", "a bzip2 file"},
       {std::string("\xff\xfe\x61\0", 4), "UTF-16, not UTF-8"},
       {"\x93NUMPY\x01", "an array of NumPy"},
-      {std::string(495, 'a') + "\xe9 \xe9 \xe9 \xe9 \xe9 \xe9",
-       "no UTF-8: 6 of its first 506 bytes belong to no character"}};
+      {std::string(493, 'a') + "\xe9 \xe9 \xe9 \xe9 \xe9 \xe9 ",
+       "no UTF-8: 6 of its first 505 bytes belong to no character"}};
   for (const auto& [bytes, kind] : files) {
     directory.write("text.txt", bytes);
     expect_refused({"--input", "text.txt", "--output", "out"},
                    concat("--input: \"text.txt\" is ", kind,
                           "; convert it to a text, or take its bytes as they are with --any-bytes"));
   }
-  directory.write("text.txt", std::string(495, 'a') + "\xe9 \xe9 \xe9 \xe9 \xe9");  // a hundredth
+  directory.write("text.txt", std::string(495, 'a') + "\xe9 \xe9 \xe9 \xe9 \xe9 ");  // a hundredth
   prepare("out", {"--input", "text.txt"});
 }
 

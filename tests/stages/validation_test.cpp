@@ -57,7 +57,7 @@ TrainingRunConfig long_run() {
   TrainingRunConfig config;
   config.trainer.batch_size = 4;
   config.trainer.grad_accumulation = 5;
-  config.trainer.schedule.steps = 1000;
+  config.trainer.schedule.steps = config.last_step = 1000;
   config.eval_every = 100;
   config.checkpoint_every = 1000;
   return config;
@@ -81,14 +81,16 @@ TEST(ValidationSample, IsNothingWithoutValidation) {
   TrainingRunConfig config = long_run();
   config.eval_every = 0;
   EXPECT_EQ(validation_sample(1001, 10, config).all, 0);
-  EXPECT_EQ(passes_of(1000, config, 7), 60'000);
+  EXPECT_EQ(share_done(0, 100, config, 7), 0.1);
 }
 
 TEST(ValidationSample, CountsInTheWorkOfARun) {
   const TrainingRunConfig config = long_run();
-  EXPECT_EQ(passes_of(99, config, 7), 99 * 60);
-  EXPECT_EQ(passes_of(100, config, 7), 100 * 60 + 7);
-  EXPECT_EQ(passes_of(1000, config, 7), 1000 * 60 + 10 * 7);
+  constexpr double kAll = 1000 * 60 + 10 * 7;
+  EXPECT_DOUBLE_EQ(share_done(0, 99, config, 7), 99 * 60 / kAll);
+  EXPECT_DOUBLE_EQ(share_done(0, 100, config, 7), (100 * 60 + 7) / kAll);
+  EXPECT_DOUBLE_EQ(share_done(500, 600, config, 7), 0.2);
+  EXPECT_EQ(share_done(500, 1000, config, 7), 1);
 }
 
 class EvaluateTest : public testing::Test {
