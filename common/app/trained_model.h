@@ -30,9 +30,8 @@ std::unique_ptr<Tokenizer> load_model_tokenizer(const ModelFile& model, std::str
 [[noreturn]] void refuse_missing_tokenizer(const std::filesystem::path& model);
 
 // `path` is as for open_model(). The tokenizer is the directory's unless a path is given; llm.c's files need
-// one. Throws UserError that names --model or
-// --tokenizer-path. `activations` is as for Gpt2. `check` sees what model it is before that is allocated, and
-// may throw.
+// one. Throws UserError that names --model or --tokenizer-path. `activations` is as for Gpt2. `check` sees
+// what model it is before that is allocated, and may throw.
 TrainedModel load_trained_model(Backend& backend, const std::filesystem::path& path,
                                 const std::optional<std::string>& tokenizer_path,
                                 const std::function<void(const Gpt2Config&)>& check,
