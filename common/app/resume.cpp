@@ -154,7 +154,7 @@ void announce_changes(const Json& run, const Json& settings, const std::set<std:
   std::vector<std::string> keys(std::begin(kAnnounced), std::end(kAnnounced));
   keys.insert(keys.end(), stage_keys.begin(), stage_keys.end());
   for (const std::string& key : keys) {
-    if (changes(before, now, key) && !before[key].is_null()) {
+    if (changes(before, now, key)) {
       std::cerr << "note: " << flag_of_key(key) << " changes from " << before[key] << " to " << now[key]
                 << '\n';
     }

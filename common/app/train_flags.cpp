@@ -84,7 +84,7 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.integer("--warmup-steps", warmup_steps_, 0, kMaxSteps,
                        "warm-up steps (default: a twentieth of --steps)");
   command_line.choice("--lr-schedule", schedule_, {"cosine", "linear", "constant", "wsd"},
-                      "decay of the learning rate; wsd: none until the last --decay-steps, then linear");
+                      "decay of the learning rate (wsd: linear, in the last --decay-steps alone)");
   command_line.integer("--decay-steps", decay_steps_, 1, kMaxSteps,
                        "with --lr-schedule wsd: steps of the decay (default: a fifth of --steps)");
   command_line.real("--weight-decay", options_.run.trainer.adamw.weight_decay, kNotNegative,
