@@ -20,7 +20,6 @@ class LineReader {
 
   // The next line, without its end, after the prompt "> " on a terminal. Empty at the end of the input.
   std::optional<std::string> next();
-  bool edits() const { return edits_; }
 
  private:
   bool edits_;

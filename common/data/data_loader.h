@@ -38,8 +38,6 @@ class DataLoader {
   // The number of windows in an epoch, of all parts. It is one less than fit into a part (but at least 1),
   // because each epoch begins at another offset.
   std::int64_t windows() const;
-  // The number of windows that do not overlap, from the beginning of the sequence on.
-  std::int64_t windows_in_order() const { return (tokens_.size() - 1) / seq_len_; }
 
  private:
   // Consecutive tokens that samples are drawn from.

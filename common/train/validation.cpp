@@ -12,7 +12,8 @@ WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, std::i
 
 Validation::Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
                        std::int64_t batch_size, int ranks_of_model)
-    : data_(tokens, seq_len, 0),  // seed 0: windows are not shuffled
+    : tokens_(tokens),
+      seq_len_(seq_len),
       batch_size_(
           std::max<std::int64_t>(1, std::min(batch_size, evaluation_batch(seq_len)) / ranks_of_model)),
       token_bytes_(bytes_of_tokens(tokenizer)) {}
@@ -20,11 +21,11 @@ Validation::Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, 
 std::optional<ValidationResult> Validation::run(
     RankGroup& group, Backend& backend, const LanguageModel& model, const WindowSample& windows,
     const std::function<void(std::int64_t, std::int64_t)>& on_tokens, RankGroup* stopping) const {
-  const std::int64_t T = data_.seq_len(), tokens = windows.count * T;
+  const std::int64_t T = seq_len_, tokens = windows.count * T;
   EvaluateOptions options{batch_size_, token_bytes_, tokens > kUnstoppedTokens, stopping, {}};
   if (on_tokens) options.on_windows = [&](std::int64_t done) { on_tokens(done * T, tokens); };
   const std::optional<Evaluation> evaluation =
-      evaluate(group, backend, model, data_.tokens(), sampled_windows(windows, T), options);
+      evaluate(group, backend, model, tokens_, sampled_windows(windows, T), options);
   if (!evaluation) return std::nullopt;
   return ValidationResult{evaluation->loss, evaluation->accuracy, bits_per_byte(*evaluation),
                           evaluation->tokens};

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "common/comm/rank_group.h"
-#include "common/data/data_loader.h"
+#include "common/data/token_sequence.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "common/train/evaluate.h"
 
@@ -44,7 +44,8 @@ class Validation {
                                       RankGroup* stopping = nullptr) const;
 
  private:
-  DataLoader data_;
+  TokenSequence tokens_;
+  std::int64_t seq_len_;
   std::int64_t batch_size_;
   std::vector<std::int32_t> token_bytes_;  // bytes of each token; kUnknownBytes for the unknown token
 };

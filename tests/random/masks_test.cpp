@@ -6,7 +6,7 @@
 
 #include "common/base/json.h"
 #include "common/generation/generation.h"
-#include "common/train/evaluate.h"
+#include "common/train/validation.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/random/reference.h"
 #include "tests/support/small_training.h"
@@ -164,9 +164,9 @@ TEST(Masks, AreForTrainingOnly) {
   SmallTraining with(make_cpu_backend(2), small_config(kB, 1), random_tokens(500), 0.5),
       without(make_cpu_backend(2), small_config(kB, 1), random_tokens(500));
   const auto evaluation = [](SmallTraining& run) {
-    const std::int64_t all = run.data.windows_in_order();
+    const WindowSample all = validation_sample(run.data.tokens().size(), run.data.seq_len(), 0);
     const Evaluation result = *evaluate(run.communicator.group(), *run.backend, run.model, run.data.tokens(),
-                                        sampled_windows({all, all}, run.data.seq_len()), {.batch_size = 4});
+                                        sampled_windows(all, run.data.seq_len()), {.batch_size = 4});
     return std::pair(result.loss, result.accuracy);
   };
   EXPECT_EQ(evaluation(with), evaluation(without));
