@@ -65,14 +65,15 @@ void require_text(const FileDescriptor& file, const std::string& path, const std
 
 TextSource::TextSource(const std::vector<std::string>& paths, std::string_view flag,
                        const std::optional<std::filesystem::path>& spool_directory, bool any_bytes)
-    : flag_(flag), any_bytes_(any_bytes) {
-  for (const std::string& path : paths) add(path, spool_directory);
+    : flag_(flag) {
+  for (const std::string& path : paths) add(path, spool_directory, any_bytes);
   if (documents_.empty()) {
     user_error(flag, ": ", paths.size() == 1 ? concat('"', paths[0], "\" is empty") : "all files are empty");
   }
 }
 
-void TextSource::add(const std::string& path, const std::optional<std::filesystem::path>& spool_directory) {
+void TextSource::add(const std::string& path, const std::optional<std::filesystem::path>& spool_directory,
+                     bool any_bytes) {
   const bool standard_input = path == "-" && spool_directory;
   // O_NONBLOCK: opening a pipe that will be refused must not wait for its writer.
   const int wait = spool_directory ? 0 : O_NONBLOCK;
@@ -90,7 +91,7 @@ void TextSource::add(const std::string& path, const std::optional<std::filesyste
   } else {
     document.identity = file_identity(path, flag_);
   }
-  if (!any_bytes_ && document.bytes > 0)
+  if (!any_bytes && document.bytes > 0)
     require_text(document.spooled.is_open() ? document.spooled : file, path, flag_);
   bytes_ += document.bytes;
   if (document.bytes > 0) documents_.push_back(std::move(document));

@@ -45,10 +45,10 @@ class TextSource {
 
  private:
   // Adds a document, copied first if necessary. Skips an empty one.
-  void add(const std::string& path, const std::optional<std::filesystem::path>& spool_directory);
+  void add(const std::string& path, const std::optional<std::filesystem::path>& spool_directory,
+           bool any_bytes);
 
   std::string flag_;
-  bool any_bytes_;
   std::vector<Document> documents_;
   std::int64_t bytes_ = 0;
 };

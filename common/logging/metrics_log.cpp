@@ -18,7 +18,10 @@ struct Line {
 Line parse_line(std::string_view text) {
   try {
     const nlohmann::json json = parse_json(text);
-    if (json.is_object()) return {json.value("step", std::int64_t{0}), json.value("seconds", 0.0)};
+    if (!json.is_object()) return {};
+    const auto seconds = json.find("seconds");
+    const bool timed = seconds != json.end() && seconds->is_number();
+    return {json.value("step", std::int64_t{0}), timed ? seconds->get<double>() : 0};
   } catch (const std::exception&) {  // an incomplete line
   }
   return {};

@@ -59,6 +59,7 @@ TEST_F(MetricsFile, CountsTheSecondsOfTheStepsThatItKeeps) {
                  "{\"step\":3,\"seconds\":8}\n");
   EXPECT_EQ(MetricsLog(path_, 2).seconds_before(), 2.5);
   EXPECT_EQ(MetricsLog(path_, 0).seconds_before(), 0);
+  EXPECT_EQ(kept_of("{\"step\":1,\"seconds\":null}\n", 1), "{\"step\":1,\"seconds\":null}\n");
 }
 
 TEST_F(MetricsFile, SaysHowManyLinesItLacks) {
