@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Converts the results of scripts/gpu_check.sh to the tables of docs/performance.md.
+"""Converts the results of scripts/gpu_check.sh to tables for docs/performance.md and bench/notes/gpu.md.
 
     ./scripts/gpu_report.py gpu_check     # the folder with results.jsonl and, if it exists, ncu.csv
 

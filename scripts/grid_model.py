@@ -1,4 +1,4 @@
-"""What a rank of a grid of data ranks, tensor ranks and stages holds, computes and sends: the formulas of docs/scaling.md behind
+"""What a rank of a grid of data ranks, tensor ranks and stages holds, computes and sends: the formulas of bench/notes/scaling.md behind
 scaling_grids.py and cluster/measure.py. Sizes are in elements and times in seconds if the name has no other unit."""
 
 from dataclasses import dataclass
@@ -137,7 +137,7 @@ class Part:
 
     def activations(self, rows, micro_steps, recompute=False):
         """At the peak of a step whose micro-steps have `rows` tokens: what is kept of each micro-batch in flight, with the streams
-        that were sent and received, and what the backward of one needs in addition. Fitted to --dry-run: docs/scaling.md."""
+        that were sent and received, and what the backward of one needs in addition. Fitted to --dry-run: bench/notes/scaling.md."""
         C, R = self.gpt.channels, self.grid.tensor
         block, stream = C * (2 + 14 / R), C / R
         kept = self.layers * (2 * stream if recompute else block) + stream * ((not self.is_last) + (not self.is_first))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Predicts a training in bf16 on grids of data ranks, tensor ranks and stages: the tables of docs/scaling.md, and its picture.
+"""Predicts a training in bf16 on grids of data ranks, tensor ranks and stages: the tables of bench/notes/scaling.md, and a picture.
 
     ./scripts/scaling_grids.py                             # the tables
     ./scripts/scaling_grids.py --model gpt2-xl --ranks 16 256

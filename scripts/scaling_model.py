@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Predicts the time of a step on many ranks: the model of docs/scaling.md, and its tables.
+"""Predicts the time of a step on many ranks: the model of docs/scaling.md, and tables.
 
-    ./scripts/scaling_model.py                                            # the tables of docs/scaling.md
+    ./scripts/scaling_model.py                                            # four networks: docs/scaling.md, bench/notes/scaling.md
     ./scripts/scaling_model.py --alpha 3 --bandwidth 200 --ranks 16 256   # another network
     ./scripts/scaling_model.py --bandwidth 100 --step-ms 220 --adamw-ms 25 --model gpt2-medium
 

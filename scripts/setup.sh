@@ -55,8 +55,14 @@ if [ "$(id -u)" -ne 0 ]; then
   as_root=(sudo)
 fi
 
-echo "setup.sh: installing ${missing[*]}" >&2
+# Shows on a terminal how many packages are ready.
+progress() {
+  [ -t 2 ] || { cat >/dev/null; return; }
+  awk '/^Setting up/ { printf "\rsetup.sh: %d packages installed", ++n >"/dev/stderr" } END { if (n) print "" >"/dev/stderr" }'
+}
+
+echo "setup.sh: installing, in one to three minutes, ${missing[*]}" >&2
 install=(env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends -qq -o Dpkg::Use-Pty=0)
 "${as_root[@]}" apt-get update -qq
-"${as_root[@]}" "${install[@]}" "${missing[@]}" >/dev/null
+"${as_root[@]}" "${install[@]}" "${missing[@]}" | progress
 require_cmake

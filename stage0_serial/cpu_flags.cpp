@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "common/base/error.h"
 #include "stage0_serial/blas/openblas.h"
@@ -35,7 +36,9 @@ CpuMatmul CpuFlags::matmul() const {
 
 int CpuFlags::threads(int processes) const {
   if (is_naive()) return 1;
-  return threads_ ? static_cast<int>(*threads_) : std::max(1, omp_get_num_procs() / processes);
+  if (threads_) return static_cast<int>(*threads_);
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return omp_get_max_threads();
+  return std::max(1, omp_get_num_procs() / processes);
 }
 
 std::unique_ptr<Backend> CpuFlags::make_backend(int threads) const {

@@ -16,7 +16,8 @@ class CpuFlags {
  public:
   void add(CommandLine& command_line, const std::string& threads_help);
 
-  // --threads, or else the cores of this machine divided by the number of processes on it; 1 for plain loops.
+  // --threads, or else OMP_NUM_THREADS, or else the cores of this machine divided by the number of processes
+  // on it; 1 for plain loops.
   int threads(int processes) const;
   // Throws UserError if plain loops are to have threads or another GEMM, or if bf16 has kernels in f32 alone.
   std::unique_ptr<Backend> make_backend(int threads) const;

@@ -19,7 +19,7 @@ class SerialStage final : public Stage {
 
   void add_flags(CommandLine& command_line) override {
     command_line.group("Machine");
-    cpu_.add(command_line, "threads (default: all cores)");
+    cpu_.add(command_line, "threads (default: OMP_NUM_THREADS, or all cores)");
   }
 
   Machine& start(Timeline* timeline) override {

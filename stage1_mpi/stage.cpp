@@ -23,7 +23,7 @@ class MpiStage final : public Stage {
 
   void add_flags(CommandLine& command_line) override {
     command_line.group("Machine");
-    cpu_.add(command_line, "threads of each rank (default: its share of the cores)");
+    cpu_.add(command_line, "threads of each rank (default: OMP_NUM_THREADS, or its share of the cores)");
     mpi_.add(command_line);
   }
 

@@ -287,12 +287,16 @@ void CommandLine::refuse(const std::string& argument) const {
 
 namespace {
 
-// Opens /dev/null for a standard stream that is closed. Otherwise the next file that is opened would get its
-// number, and messages would be written into that file.
+// Opens a device for a standard stream that is closed. Otherwise the next file that is opened would get its
+// number, and messages would be written into that file. A result that is written to a closed standard output
+// is lost, which is a failure as on a full disk.
 void open_standard_streams() {
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);
-  }
+  const auto open_closed = [](int stream, const char* device, int flags) {
+    if (fcntl(stream, F_GETFD) < 0) open(device, flags);
+  };
+  open_closed(STDIN_FILENO, "/dev/null", O_RDONLY);
+  open_closed(STDOUT_FILENO, "/dev/full", O_WRONLY);
+  open_closed(STDERR_FILENO, "/dev/null", O_WRONLY);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace stagegpt {
 namespace {
 
 constexpr double kMebibyte = 1 << 20, kGibibyte = 1 << 30;
-// What a process takes beside its tensors, as measured (docs/performance.md).
+// What a process takes beside its tensors, as measured (bench/notes/checkpoints_and_memory.md).
 constexpr double kProcessBytes = 128 * kMebibyte;
 
 constexpr const char* kIgnore = "; --ignore-memory starts nevertheless";

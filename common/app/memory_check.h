@@ -33,7 +33,7 @@ struct AvailableMemory {
 std::optional<AvailableMemory> available_memory(const TensorMemory& memory, const FreeMemory& host);
 
 // What a rank needs for tensors of so many bytes. In the host's memory the blocks that the allocator keeps
-// for reuse are added, and an estimate of what the program itself takes (docs/performance.md).
+// for reuse are added, and an estimate of what the program itself takes (kProcessBytes).
 double needed_memory(const TensorMemory& memory, std::size_t tensor_bytes, std::size_t free_blocks = 0);
 
 // A training run whose memory is asked for.

@@ -12,7 +12,7 @@ namespace stagegpt {
 //
 // By default threads of GNU OpenMP spin for some 300,000 turns, about 10 ms. On a machine that runs other
 // programs too they take the time that the thread they wait for needs, and a step of `nano` takes seven times
-// as long. On an idle machine short spins cost some 4 % (docs/performance.md).
+// as long. On an idle machine short spins cost some 4 % (bench/notes/cpu.md).
 void restart_with_short_spins();
 
 }  // namespace stagegpt

@@ -70,7 +70,7 @@ def run(link: Link, nodes: int, eager_limit: int, program: list[object], burst: 
     limit = ["--bandwidth", f"{link.gigabits:g}"] if link.gigabits else []
     limit += ["--burst", burst] if burst else []
     limit += ["--latency", f"{link.microseconds:g}"] if link.microseconds else []
-    # Larger than a chunk of the ring: else each chunk waits for a permission, which the model leaves out (docs/scaling.md).
+    # Larger than a chunk of the ring: else each chunk waits for a permission, which the model leaves out (bench/notes/network.md).
     eager = ["--mca", "btl_tcp_eager_limit", str(eager_limit)]
     command = [ROOT / "scripts/cluster/cluster.sh", "--nodes", str(max(2, nodes)), *limit,
                "mpirun", "-np", str(nodes), "--bind-to", "none", *eager, *map(str, program)]

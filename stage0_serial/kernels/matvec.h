@@ -4,7 +4,7 @@
 //
 // Groups of rows are divided among threads. A thread reads its rows one after the other, as one stream, which
 // the processor fetches ahead. Four rows at a time would load x less often, but four streams of a few KB each
-// were read at half the speed (docs/performance.md). A row has two sums, of the even and the odd vectors.
+// were read at half the speed (bench/notes/cpu.md). A row has two sums, of the even and the odd vectors.
 //
 // bf16: a 32-bit word holds two elements; a shift gives the first in f32, a mask the second. To match, x is
 // split into its even and its odd elements. i8: integers become floats in registers; the scale of a row

@@ -1,6 +1,7 @@
 #include "stage2_cuda/platform.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 
 #include "common/base/error.h"
@@ -14,10 +15,10 @@ namespace {
 class Emulator final : public Platform {
  public:
   void add_flags(CommandLine& command_line) override {
-    command_line.integer(
-        "--threads", threads_, 1, emulation::kMostThreads,
-        concat("threads of each rank that run blocks (default: its share of the cores, at most ",
-               emulation::kMostThreads, ")"));
+    command_line.integer("--threads", threads_, 1, emulation::kMostThreads,
+                         concat("threads of each rank that run blocks (default: OMP_NUM_THREADS, or its "
+                                "share of the cores; at most ",
+                                emulation::kMostThreads, ")"));
     command_line.allow_another_value_per_rank("--threads");
   }
   void add_report_flag(CommandLine& command_line) override {
@@ -30,6 +31,7 @@ class Emulator final : public Platform {
         "through what one block does; LAUNCH is that of the kernel, and both count from 0");
   }
   void start(int processes) override {
+    if (std::getenv("OMP_NUM_THREADS") != nullptr) processes = 1;  // of each process
     emulation::set_threads(threads_ ? static_cast<int>(*threads_)
                                     : std::max(1, emulation::threads() / processes));
     if (block_ && (!report_directory_ || *report_directory_ == emulation::kStandardOutput)) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the structure of the sources promises: folders that form layers, and files that stay short."""
+"""What the structure of the project promises: folders that form layers, files that stay short, and documentation that stays short."""
 import pathlib
 import re
 import unittest
@@ -15,6 +15,10 @@ MOST_LINES = {
     "common/app/train_main": 160,
     "stage0_serial/stage": 50,
 }
+
+MOST_WORDS = 36_000
+GUIDES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "stage*/README.md", "labs/README.md")
+REFERENCES = ("docs/command_line.md", "docs/file_formats.md")  # not counted
 
 
 def included_folders():
@@ -45,6 +49,12 @@ class Structure(unittest.TestCase):
                 files = [path for end in ("h", "cpp") if (path := ROOT / f"{name}.{end}").exists()]
                 self.assertTrue(files)
                 self.assertLessEqual(sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files), most)
+
+    def test_the_guides_stay_short(self):
+        pages = {page for pattern in GUIDES for page in ROOT.glob(pattern)} - {ROOT / page for page in REFERENCES}
+        self.assertGreater(len(pages), 30)
+        words = {page.relative_to(ROOT): len(page.read_text(encoding="utf-8").split()) for page in pages}
+        self.assertLessEqual(sum(words.values()), MOST_WORDS, sorted(words.items(), key=lambda item: -item[1])[:8])
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts:$root/scripts/cluster:$root/t
 from math import inf, isclose
 
 from grid_model import BF16, F32, Gpt, Grid, Part, Rank, efficiency, step_of, transfers
-from measure import GPT, Link, predict
+from measure import GPT, ROOT, Link, predict
 from one_forward_one_backward import seconds_of_schedule
-from scaling_grids import H100, MODELS, SEQUENCES, best, grids, steps
+from scaling_grids import H100, MODELS, SEQUENCES, best, best_of, grids, steps
 from scaling_model import Model, Network
 
 gpt2, xl, large = MODELS["gpt2"], MODELS["gpt2-xl"], MODELS["gpt-8b"]
@@ -134,6 +134,15 @@ link = Link(gigabits=1, microseconds=0).network(alpha=0, gamma=0)
 assert predict(Grid(1), link, alone=300) == (300, 0)
 assert predict(Grid(1, 1, 2), link, alone=300)[0] >= 300 * 5 / 8
 assert isclose(predict(Grid(2), link, 300)[1], 1e3 * Part(GPT, Grid(2)).arena() * 8e-9 * 1514 / 1448, rel_tol=1e-3)
+
+# The table of the best grids in docs/scaling.md.
+page = (ROOT / "docs/scaling.md").read_text(encoding="utf-8").splitlines()
+for gpt in (gpt2, xl, large):
+    for ranks in (8, 64, 1024, 10000):
+        step = best_of(gpt, grids(gpt, ranks), H100)
+        row = (f"| {gpt.name} | {ranks:,} | {step.grid} | {step.memory / 2**30:.1f} | {1e3 * step.seconds:,.0f} | "
+               f"{100 * efficiency(step, H100):.0f} |")
+        assert row in page, f"docs/scaling.md has not: {row}"
 END_OF_PYTHON
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
@@ -141,8 +150,9 @@ picture=$(mktemp)
 trap 'rm -f "$picture"' EXIT
 "$root/scripts/scaling_grids.py" --picture "$picture"
 cmp "$picture" "$root/docs/images/scaling_grids.svg" || fail "docs/images/scaling_grids.svg is not what the script draws"
-"$root/scripts/scaling_grids.py" | while read -r line; do
-  [ -z "$line" ] || grep -qxF -- "$line" "$root/docs/scaling.md" || fail "docs/scaling.md has not: $line"
+note=bench/notes/scaling.md
+"$root/scripts/scaling_grids.py" --model gpt2-xl --model gpt-8b | while read -r line; do
+  [ -z "$line" ] || grep -qxF -- "$line" "$root/$note" || fail "$note has not: $line"
 done
 if "$root/scripts/scaling_grids.py" --ranks 0 >/dev/null 2>&1; then fail "accepts 0 ranks"; fi
 echo passed

@@ -276,10 +276,12 @@ TEST(Bench, PrintsATableForPeople) {
 }
 
 TEST(Output, ThatIsLostIsAFailure) {
-  const ProgramResult result = run_program("stage0_verify", {"--model", kTiny, "--state", kTinyState}, ".",
-                                           {.output_to = "/dev/full"});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.errors.find("standard output cannot be written"), std::string::npos) << result.errors;
+  const std::string verify = STAGEGPT_BIN_DIR "/stage0_verify --model " + kTiny + " --state " + kTinyState;
+  for (const char* output : {" >/dev/full", " >&-"}) {
+    const ProgramResult result = run_program("/bin/sh", {"-c", verify + output}, ".");
+    EXPECT_EQ(result.exit_code, 1) << output;
+    EXPECT_NE(result.errors.find("standard output cannot be written"), std::string::npos) << result.errors;
+  }
 }
 
 TEST(Help, ListsTheFlags) {

@@ -467,6 +467,16 @@ TEST_F(Stage1, TellsOnWhatItRuns) {
   EXPECT_NE(on_one_core.find(", which 2 ranks share; "), std::string::npos) << on_one_core;
 }
 
+TEST_F(Stage1, OpenMpsVariableIsTheDefaultOfThreads) {
+  const auto machine = [&](const Arguments& more) {
+    return run_mpi(ranks_of(2, "stage1_train") + small("run", more) + Arguments{"--dry-run"},
+                   directory_.path(), {.environment = {{"OMP_NUM_THREADS", "3"}}})
+        .errors;
+  };
+  EXPECT_NE(machine({}).find("CPU, 3 threads, "), std::string::npos) << machine({});
+  EXPECT_NE(machine({"--threads", "2"}).find("CPU, 2 threads, "), std::string::npos);
+}
+
 TEST_F(Stage1, HelpComesOnce) {
   const std::string help = stage1(2, "train", {"--help"}).output;
   const std::size_t first = help.find("--watchdog-seconds");

@@ -153,8 +153,8 @@ TEST_F(Stage3Emulated, VerifiesAndWrites) {
 }
 
 TEST_F(Stage3Emulated, TellsOnWhatItRuns) {
-  const auto machine = [&](const Arguments& more, const RunOptions& options = {}) {
-    const Arguments flags = small("run", {"--threads", "1", "--comm", "flat"}) + more;
+  const auto machine = [&](const Arguments& more, const RunOptions& options) {
+    const Arguments flags = small("run", {"--comm", "flat"}) + more;
     const std::string errors = expect_done(run(2, "train", flags + Arguments{"--dry-run"}, options)).errors;
     const std::size_t at = errors.find("machine: ");
     return errors.substr(at, errors.find('\n', at) - at);
@@ -162,10 +162,13 @@ TEST_F(Stage3Emulated, TellsOnWhatItRuns) {
   const std::string expected =
       "machine: 2 ranks on 1 node, each on [0-9]+ of [0-9]+ cores?, which 2 ranks share; emulated GPU on 1 "
       "thread; f32, host BLAS \\(f32\\) in place of cuBLASLt; gradients flat, transport host";
-  const std::string own = machine({}),
-                    shared = machine({"--share-gpu"}, {.environment = {{"STAGEGPT_EMULATOR_DEVICES", "1"}}});
+  const std::string own = machine({"--threads", "1"}, {.environment = {{"OMP_NUM_THREADS", "3"}}}),
+                    shared = machine({"--share-gpu", "--threads", "1"},
+                                     {.environment = {{"STAGEGPT_EMULATOR_DEVICES", "1"}}}),
+                    of_openmp = machine({}, {.environment = {{"OMP_NUM_THREADS", "3"}}});
   EXPECT_TRUE(matches(own, expected)) << own;
   EXPECT_TRUE(matches(shared, expected + ", sharing GPUs")) << shared;
+  EXPECT_NE(of_openmp.find("emulated GPU on 3 threads"), std::string::npos) << of_openmp;
 }
 
 // The limits are those of the precision.

@@ -1,5 +1,5 @@
 // Work that is done in blocks, at sizes around one block and above two blocks, so that later blocks are
-// tested too. The ops have their own cases (tests/ops/op_cases.cpp). docs/testing.md lists all block sizes.
+// tested too. The ops have their own cases (tests/ops/op_cases.cpp). docs/testing.md lists all blocks.
 #include <gtest/gtest.h>
 
 #include <numeric>

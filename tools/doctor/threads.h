@@ -10,7 +10,7 @@
 namespace stagegpt {
 
 struct ThreadFacts {
-  int cores = 1;        // omp_get_num_procs(), the default of --threads
+  int cores = 1;        // omp_get_num_procs()
   int limit = 1 << 30;  // OMP_THREAD_LIMIT
   // Environment variables that are set and affect threads.
   std::vector<std::pair<std::string, std::string>> environment = {};
