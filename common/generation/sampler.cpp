@@ -29,10 +29,10 @@ void penalise(std::vector<Weighted>& tokens, std::span<const std::int32_t> seen,
 }
 
 void keep_largest(std::vector<Weighted>& tokens, std::int64_t k) {
-  if (k < std::ssize(tokens)) {
-    std::ranges::nth_element(tokens, tokens.begin() + k, comes_first);
-    tokens.resize(static_cast<std::size_t>(k));
-  }
+  if (k >= std::ssize(tokens))
+    return;  // their order stays, so that the same random number draws the same token
+  std::ranges::nth_element(tokens, tokens.begin() + k, comes_first);
+  tokens.resize(static_cast<std::size_t>(k));
   std::ranges::sort(tokens, comes_first);
 }
 

@@ -77,8 +77,9 @@ TEST_F(CompareFlagsTest, AreInHelp) {
         "make every run with --reproducible, and expect identical bits --no-reproducible-pass",
         "skip the extra run of each stage with --reproducible --no-timelines",
         "skip the extra run of each contestant that records a few steps --loss-limit",
-        "1e-05 largest relative difference of losses --norm-limit",
-        "0.0001 largest relative difference of gradient norms --timeout-seconds",
+        "largest relative difference of losses (default: 1e-05; tf32: 0.001; bf16: 0.008) --norm-limit",
+        "largest relative difference of gradient norms (default: 0.0001; tf32: 0.01; bf16: 0.08) "
+        "--timeout-seconds",
         "1800 end a run that takes longer (0: never) Instead of an experiment: --traces",
         "which --trace-steps has written; the first one is the reference Flags after -- are passed",
         "Exit codes: 0 all stages agree, 1 they disagree or one failed, 2 the input is wrong."}) {
@@ -111,6 +112,20 @@ TEST_F(CompareFlagsTest, HaveDefaults) {
                    R"("limits":{"loss":1e-05,"grad_norm":0.0001},"model":"a model of stage0_train",)",
                    R"("data":"some text, 9 tokens"})"));
   EXPECT_EQ(json["contestants"][0]["trials"].size(), 3u);
+}
+
+TEST_F(CompareFlagsTest, LimitsAreThoseOfThePrecision) {
+  for (const char* name : {"stage0_train", "stage1_train"})
+    stage(name, {.help = FakeProgram{}.help + "; echo '  --precision P'"});
+  metrics("stage1_train", {4, 3, 2 * (1 + 7e-3)});
+  const Arguments flags = {
+      "--output", "report", "--stages", "0,1", "--repeats", "1", "--no-reproducible-pass"};
+  for (const auto& [precision, code] : {std::pair{"f32", 1}, {"tf32", 1}, {"bf16", 0}}) {
+    const ProgramResult result = run(flags + Arguments{"--overwrite", "--", "--precision", precision});
+    EXPECT_EQ(result.exit_code, code) << precision << result.errors << result.output;
+  }
+  const Json json = results();
+  EXPECT_EQ(json["experiment"]["limits"].dump(), R"({"loss":0.008,"grad_norm":0.08})");
 }
 
 TEST_F(CompareFlagsTest, SetTheExperiment) {

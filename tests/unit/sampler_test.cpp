@@ -85,6 +85,19 @@ TEST(Sampler, HasTheProbabilitiesOfItsDefinition) {
   }
 }
 
+TEST(Sampler, AFilterThatKeepsAllTokensChangesNoDraw) {
+  const auto ids = [](const SamplingConfig& config) {
+    std::vector<std::int32_t> drawn;
+    for (std::uint64_t i = 0; i < 100; ++i) {
+      drawn.push_back(draw(candidates(some_logits(), kSeen, config), random_uniform({77, 0, 0}, i)));
+    }
+    return drawn;
+  };
+  for (const SamplingConfig& config : {SamplingConfig{.top_k = kV}, {.top_k = 1000}, {.top_p = 1}}) {
+    EXPECT_EQ(ids(config), ids({}));
+  }
+}
+
 // A chi-squared test: the sum of (observed - expected)²/expected over all cells. Each token that is expected
 // at least five times is a cell; all other tokens are one cell. The number of degrees of freedom, n, is one
 // less than the number of cells. The mean is n and the variance 2n. The limit is six standard deviations

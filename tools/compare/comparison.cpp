@@ -123,7 +123,8 @@ std::vector<Speed> speeds(const Comparison& comparison) {
   const std::int64_t cores = comparison.experiment.cores;
   for (Speed& speed : all) {
     const Contestant& own = comparison.entries[speed.entry].contestant;
-    speed.speed_up = speed.tokens_per_second.median / all.front().tokens_per_second.median;
+    if (own.program.hardware != Hardware::emulator)  // its time says nothing about a GPU
+      speed.speed_up = speed.tokens_per_second.median / all.front().tokens_per_second.median;
     if (!own.program.has_ranks()) continue;
     const Speed& base = *fewest_ranks(comparison, all, own);
     const double base_resources = comparison.entries[base.entry].contestant.resources(cores);

@@ -48,6 +48,13 @@ std::int64_t Experiment::micro_steps() const {
   return parse_integer("--grad-accumulation", flags.value("--grad-accumulation").value_or("1"), 1, kMaxBatch);
 }
 
+Limits limits_of(const std::string& precision) {
+  const VerifyLimits limits = precision == "bf16"   ? kBf16Limits
+                              : precision == "tf32" ? kTf32Limits
+                                                    : VerifyLimits{};
+  return {limits.loss, limits.gradient};
+}
+
 FlagList experiment_flags(const FlagList& configuration, const FlagList& handed_on) {
   for (const char* own : kOwnFlags) {
     if (handed_on.has(own))

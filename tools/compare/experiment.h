@@ -18,12 +18,13 @@ inline constexpr const char *kTensorFlag = "--tensor-parallel", *kPipelineFlag =
 enum class Mode { same_cores, strong, weak };
 const char* name_of(Mode mode);
 
-// Largest accepted relative differences of losses and gradient norms; the defaults are those of
-// stageN_verify.
+// Largest accepted relative differences of losses and gradient norms.
 struct Limits {
   double loss = VerifyLimits{}.loss;
   double grad_norm = VerifyLimits{}.gradient;
 };
+// Those of stageN_verify for a --precision; f32 if it is empty.
+Limits limits_of(const std::string& precision);
 
 struct Experiment {
   FlagList flags;  // of stageN_train, the same for all

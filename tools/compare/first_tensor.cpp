@@ -1,5 +1,7 @@
 #include "tools/compare/first_tensor.h"
 
+#include <algorithm>
+
 #include "common/base/error.h"
 #include "common/logging/step_trace.h"
 #include "tools/compare/divergence.h"
@@ -16,6 +18,9 @@ TraceLimits trace_limits(const Check& check, const Limits& limits) {
   if (check.kind == Check::Kind::bits)
     return {.computed = {.logits = 0, .loss = 0, .gradient = 0}, .weight = 0};
   TraceLimits loose;
+  const double wider = std::max(1.0, limits.loss / loose.computed.loss);  // in a lower precision
+  loose.computed.logits *= wider;
+  loose.weight *= wider;
   loose.computed.loss = limits.loss;
   loose.computed.gradient = limits.grad_norm;
   return loose;

@@ -57,6 +57,26 @@ std::string verdict_box(const Comparison& comparison) {
   return text + "</div>\n";
 }
 
+// Who is fastest, if the runs tell: its slowest run is faster than every run of the others. Empty where there
+// are no two contestants with several runs on real hardware.
+std::string fastest_fact(const Comparison& comparison) {
+  std::vector<Speed> real = speeds(comparison);
+  std::erase_if(real, [&](const Speed& speed) {
+    const Entry& entry = comparison.entries[speed.entry];
+    return entry.contestant.program.hardware == Hardware::emulator || entry.trials.size() < 2;
+  });
+  if (real.size() < 2) return "";
+  std::ranges::sort(real, std::greater(), [](const Speed& speed) { return speed.tokens_per_second.median; });
+  const auto label = [&](const Speed& speed) { return comparison.entries[speed.entry].contestant.label(); };
+  const auto rival = std::ranges::find_if(real.begin() + 1, real.end(), [&](const Speed& other) {
+    return other.tokens_per_second.max >= real[0].tokens_per_second.min;
+  });
+  if (rival != real.end())
+    return fact("Fastest", "undecided",
+                concat("the runs of ", label(real[0]), " and ", label(*rival), " overlap"));
+  return fact("Fastest", concat(grouped(real[0].tokens_per_second.median), " tokens/s"), label(real[0]));
+}
+
 std::string key_figures(const Comparison& comparison) {
   const Experiment& experiment = comparison.experiment;
   double loss = 0, norm = 0;
@@ -75,14 +95,7 @@ std::string key_figures(const Comparison& comparison) {
                concat("limit ", scientific(experiment.limits.loss)));
   text += fact("Largest difference of the gradient norm", scientific(norm),
                concat("limit ", scientific(experiment.limits.grad_norm)));
-  const std::vector<Speed> all = speeds(comparison);
-  const auto fastest =
-      std::ranges::max_element(all, {}, [](const Speed& speed) { return speed.tokens_per_second.median; });
-  if (fastest != all.end()) {
-    text += fact("Fastest", concat(grouped(fastest->tokens_per_second.median), " tokens/s"),
-                 comparison.entries[fastest->entry].contestant.label());
-  }
-  return text + "</dl>\n";
+  return text + fastest_fact(comparison) + "</dl>\n";
 }
 
 std::string agreement(const Comparison& comparison) {

@@ -89,7 +89,7 @@ function drawEdges(body, rows, rowOf) {
 }
 
 // ---- The layers of a run --------------------------------------------------------------------------------------
-// `why` says what is wrong with a value; `middle` is the median of the blocks.
+// `why` says what is wrong with a value; `middle` is the median of the blocks, or NaN where there are fewer than three.
 const rare = 10;  // a block is compared with the median of the blocks: it is named where it is so many times larger or smaller
 const branch = name => (v, middle) => v === null ? "" : v < 1e-3 ? `${name} adds nothing` : v < middle / rare ? `${name} adds ${Math.round(middle / v)} times less than the median block's` : "";
 function whyUpdate(v, middle) {
@@ -119,7 +119,8 @@ const numberText = v => v === null ? "–" : v === 0 ? "0" : Math.abs(v) >= 1e-3
 const isBlock = name => name.startsWith("h.");
 function medianOfBlocks(field) {
   const values = data.run.layers.map((name, i) => isBlock(name) ? data.run[field][i].at(-1) : null).filter(v => v !== null).sort((a, b) => a - b);
-  return values.length ? values[Math.floor(values.length / 2)] : NaN;
+  if (values.length < 3) return NaN;  // a block is not its own reference
+  return (values[(values.length - 1) >> 1] + values[values.length >> 1]) / 2;
 }
 
 function layerLook(name, names) {
