@@ -23,7 +23,7 @@
 #include "common/measure/machine_load.h"
 #include "common/measure/step_times.h"
 #include "common/profile/random_tensor.h"
-#include "common/system/restart_for_openmp.h"
+#include "common/system/openmp_environment.h"
 #include "stage0_serial/blas/openblas.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/kernels/packed_kernels.h"

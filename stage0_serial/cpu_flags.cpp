@@ -3,9 +3,9 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "common/base/error.h"
+#include "common/system/openmp_environment.h"
 #include "stage0_serial/blas/openblas.h"
 #include "stage0_serial/kernels/packed_kernels.h"
 #include "stage0_serial/naive_backend.h"
@@ -37,8 +37,7 @@ CpuMatmul CpuFlags::matmul() const {
 int CpuFlags::threads(int processes) const {
   if (is_naive()) return 1;
   if (threads_) return static_cast<int>(*threads_);
-  if (std::getenv("OMP_NUM_THREADS") != nullptr) return omp_get_max_threads();
-  return std::max(1, omp_get_num_procs() / processes);
+  return threads_of_environment().value_or(std::max(1, omp_get_num_procs() / processes));
 }
 
 std::unique_ptr<Backend> CpuFlags::make_backend(int threads) const {

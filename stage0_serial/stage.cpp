@@ -6,7 +6,7 @@
 
 #include "common/comm/self_communicator.h"
 #include "common/profile/recorded_communicator.h"
-#include "common/system/restart_for_openmp.h"
+#include "common/system/openmp_environment.h"
 #include "stage0_serial/cpu_flags.h"
 
 namespace stagegpt {

@@ -5,7 +5,7 @@
 
 #include "common/comm/agreement.h"
 #include "common/profile/recorded_communicator.h"
-#include "common/system/restart_for_openmp.h"
+#include "common/system/openmp_environment.h"
 #include "stage0_serial/cpu_flags.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/lonely_rank.h"

@@ -117,7 +117,7 @@ class MpiCudaStage final : public Stage {
     return transport;
   }
 
-  gpu::CudaFlags cuda_;  // before MPI starts: the emulator may restart the program (restart_for_openmp.h)
+  gpu::CudaFlags cuda_;  // before MPI starts: the emulator may restart the program (openmp_environment.h)
   MpiSession session_;
   MpiGroup group_{session_, MPI_COMM_WORLD};
   Placement placement_ = find_placement(group_);

@@ -10,7 +10,9 @@
 #include <filesystem>
 #include <iostream>
 #include <new>
+#include <optional>
 
+#include "common/app/help_text.h"
 #include "common/app/removed_settings.h"
 #include "common/app/standard_output.h"
 #include "common/app/suggestion.h"
@@ -18,6 +20,7 @@
 #include "common/base/json.h"
 #include "common/io/file.h"
 #include "common/io/mapping_faults.h"
+#include "common/io/status_line.h"
 #include "common/system/stop_signals.h"
 
 namespace stagegpt {
@@ -46,7 +49,7 @@ CommandLine::CommandLine(const std::string& program, const std::string& descript
       stage_flags_(stage_flags),
       file_settings_(std::make_unique<nlohmann::json>(nlohmann::json::object())) {
   app_->allow_extras();
-  app_->get_formatter()->column_width(34);
+  app_->get_formatter()->column_width(kHelpColumn);
 }
 
 CommandLine::~CommandLine() = default;
@@ -248,7 +251,8 @@ bool CommandLine::parse(int argc, const char* const* argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::cout << app_->help();
+    const std::optional<std::size_t> width = terminal_width(STDOUT_FILENO);
+    std::cout << (width ? fitted_help(app_->help(), *width) : app_->help());
     return false;
   } catch (const CLI::CallForVersion& version) {
     std::cout << version.what() << '\n';
@@ -287,16 +291,12 @@ void CommandLine::refuse(const std::string& argument) const {
 
 namespace {
 
-// Opens a device for a standard stream that is closed. Otherwise the next file that is opened would get its
-// number, and messages would be written into that file. A result that is written to a closed standard output
-// is lost, which is a failure as on a full disk.
+// Opens /dev/null for a standard stream that is closed. Otherwise the next file that is opened would get its
+// number, and messages would be written into that file.
 void open_standard_streams() {
-  const auto open_closed = [](int stream, const char* device, int flags) {
-    if (fcntl(stream, F_GETFD) < 0) open(device, flags);
-  };
-  open_closed(STDIN_FILENO, "/dev/null", O_RDONLY);
-  open_closed(STDOUT_FILENO, "/dev/full", O_WRONLY);
-  open_closed(STDERR_FILENO, "/dev/null", O_WRONLY);
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+  }
 }
 
 }  // namespace
@@ -315,12 +315,14 @@ int exit_code_of(const std::exception& error) {
 }
 
 int run_program(const char* argv0, const std::function<int()>& body) {
+  const bool has_output = fcntl(STDOUT_FILENO, F_GETFD) >= 0;
   open_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is then an error of writing, as on a full disk
   const char* slash = std::strrchr(argv0, '/');
   explain_mapping_faults(slash == nullptr ? argv0 : slash + 1);
   const std::string name = std::filesystem::path(argv0).filename();
   try {
+    if (!has_output) throw std::runtime_error("standard output is closed: the result would be lost");
     const int code = body();
     flush_output();
     return code;

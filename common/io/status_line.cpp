@@ -4,19 +4,29 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 namespace stagegpt {
 namespace {
 
-std::size_t terminal_width() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+constexpr std::size_t kUsualWidth = 80;
+
+bool rewrites_lines() {
+  const char* term = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && (term == nullptr || std::string_view(term) != "dumb");
 }
 
 }  // namespace
 
-StatusLine::StatusLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
+std::optional<std::size_t> terminal_width(int descriptor) {
+  winsize size{};
+  if (isatty(descriptor) != 1) return std::nullopt;
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kUsualWidth;
+}
+
+StatusLine::StatusLine() : terminal_(rewrites_lines()) {}
 
 StatusLine::~StatusLine() { end(); }
 
@@ -28,7 +38,7 @@ void StatusLine::show(bool plain, const std::function<std::string(std::size_t wi
   if (terminal_) {
     erase();
     // Narrower than the window, because a line that wraps cannot be rewritten.
-    shown_ = line(terminal_width() - 1);
+    shown_ = line(terminal_width(STDERR_FILENO).value_or(kUsualWidth) - 1);
     std::fputs(shown_.c_str(), stderr);
   } else if (plain) {
     std::fprintf(stderr, "%s\n", line(std::string::npos).c_str());
@@ -44,7 +54,8 @@ void StatusLine::print_above(const std::string& text) {
 
 void StatusLine::erase() {
   // If the window has become narrower, the terminal has wrapped the line into rows.
-  const std::size_t rows = shown_.empty() ? 0 : (shown_.size() - 1) / terminal_width();
+  const std::size_t width = terminal_width(STDERR_FILENO).value_or(kUsualWidth);
+  const std::size_t rows = shown_.empty() ? 0 : (shown_.size() - 1) / width;
   if (rows > 0) std::fprintf(stderr, "\x1b[%zuA", rows);
   std::fputs("\r\x1b[J", stderr);
 }

@@ -1,11 +1,16 @@
-// A progress line on standard error: one line that is rewritten on a terminal, plain lines elsewhere.
+// A progress line on standard error: one line that is rewritten on a terminal, plain lines elsewhere, also
+// where TERM says that the terminal cannot rewrite (dumb).
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace stagegpt {
+
+// The columns of a terminal, 80 if it does not say; none if the file descriptor is no terminal.
+std::optional<std::size_t> terminal_width(int descriptor);
 
 class StatusLine {
  public:

@@ -1,11 +1,10 @@
 #include "stage2_cuda/platform.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 
 #include "common/base/error.h"
-#include "common/system/restart_for_openmp.h"
+#include "common/system/openmp_environment.h"
 #include "stage2_cuda/emulation/report.h"
 #include "stage2_cuda/emulation/settings.h"
 
@@ -31,7 +30,7 @@ class Emulator final : public Platform {
         "through what one block does; LAUNCH is that of the kernel, and both count from 0");
   }
   void start(int processes) override {
-    if (std::getenv("OMP_NUM_THREADS") != nullptr) processes = 1;  // of each process
+    if (threads_of_environment()) processes = 1;  // it is the number of each process
     emulation::set_threads(threads_ ? static_cast<int>(*threads_)
                                     : std::max(1, emulation::threads() / processes));
     if (block_ && (!report_directory_ || *report_directory_ == emulation::kStandardOutput)) {

@@ -55,6 +55,17 @@ TEST(MachineFlags, SayHowManyThreadsThereAre) {
   }
 }
 
+TEST(MachineFlags, TakeTheThreadsOfTheEnvironment) {
+  const CpuFlags flags = cpu_flags_of({});
+  const int all = flags.threads(/*processes=*/1);
+  for (const auto& [value, threads] :
+       {std::pair{"3", 3}, {"4,2", 4}, {"0", all}, {"-1", all}, {"many", all}, {"5000", all}, {"", all}}) {
+    setenv("OMP_NUM_THREADS", value, 1);
+    EXPECT_EQ(flags.threads(/*processes=*/1), threads) << value;
+  }
+  unsetenv("OMP_NUM_THREADS");
+}
+
 // Each GEMM implementation adds in a different order, so the results differ in rounding. One of them is a
 // library, which is loaded only when it is used.
 TEST(MachineFlags, SayWhoMultipliesMatrices) {

@@ -276,11 +276,13 @@ TEST(Bench, PrintsATableForPeople) {
 }
 
 TEST(Output, ThatIsLostIsAFailure) {
-  const std::string verify = STAGEGPT_BIN_DIR "/stage0_verify --model " + kTiny + " --state " + kTinyState;
-  for (const char* output : {" >/dev/full", " >&-"}) {
+  const std::string verify =
+      std::string(STAGEGPT_BIN_DIR "/stage0_verify --model ") + kTiny + " --state " + kTinyState;
+  for (const auto& [output, why] : {std::pair{" >/dev/full", "standard output cannot be written"},
+                                    {" >&-", "standard output is closed: the result would be lost"}}) {
     const ProgramResult result = run_program("/bin/sh", {"-c", verify + output}, ".");
     EXPECT_EQ(result.exit_code, 1) << output;
-    EXPECT_NE(result.errors.find("standard output cannot be written"), std::string::npos) << result.errors;
+    EXPECT_NE(result.errors.find(why), std::string::npos) << result.errors;
   }
 }
 

@@ -105,6 +105,17 @@ TEST(StatusLine, FitsItsWindow) {
                 rewritten + "79\r\n");
 }
 
+TEST(StatusLine, IsLinesOnATerminalThatRewritesNothing) {
+  setenv("TERM", "dumb", 1);
+  EXPECT_EQ(on_a_terminal([] {
+              StatusLine status;
+              EXPECT_FALSE(status.is_terminal());
+              status.show(true, [](std::size_t) { return std::string("shown"); });
+            }),
+            "shown\r\n");
+  unsetenv("TERM");
+}
+
 TEST(StatusLine, IsLinesInAFile) {
   testing::internal::CaptureStderr();
   {

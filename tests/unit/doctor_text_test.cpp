@@ -116,7 +116,7 @@ ok       OpenMP            8 threads, one per core, OMP_PROC_BIND=close
 ok       OpenMP            8 threads, one per core, OMP_PLACES=cores
 ok       OpenMP            8 threads, one per core, GOMP_CPU_AFFINITY=0-3
 note     OpenMP            8 threads, one per core, OMP_NUM_THREADS=2
-                           -> each process has this number of threads, unless --threads is given
+                           -> it is the default of --threads, in place of all cores
 note     OpenMP            8 threads, one per core, OPENBLAS_CORETYPE=Haswell
                            -> it overrides OpenBLAS's choice of kernels for this processor: unset it
 ok       OpenMP            8 threads, one per core, OMP_THREAD_LIMIT=9

@@ -24,7 +24,7 @@ constexpr Variable kVariables[] = {
     {"OMP_PROC_BIND", nullptr},
     {"OMP_PLACES", nullptr},
     {"GOMP_CPU_AFFINITY", nullptr},
-    {"OMP_NUM_THREADS", "each process has this number of threads, unless --threads is given"},
+    {"OMP_NUM_THREADS", "it is the default of --threads, in place of all cores"},
     {"OPENBLAS_CORETYPE", "it overrides OpenBLAS's choice of kernels for this processor: unset it"},
 };
 

@@ -1,4 +1,4 @@
-#include "common/system/restart_for_openmp.h"
+#include "common/system/openmp_environment.h"
 
 #include <unistd.h>
 
@@ -49,6 +49,16 @@ void restart_with_short_spins() {
   if (!is_set("GOMP_SPINCOUNT") && !is_set("OMP_WAIT_POLICY") && std::ranges::none_of(kBound, is_set))
     execute_again();
   hold_signals(false);
+}
+
+std::optional<int> threads_of_environment() {
+  constexpr int kMost = 1024;
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  if (text == nullptr) return std::nullopt;
+  char* end = nullptr;
+  const long threads = std::strtol(text, &end, 10);
+  if (end == text || (*end != '\0' && *end != ',') || threads < 1 || threads > kMost) return std::nullopt;
+  return static_cast<int>(threads);
 }
 
 }  // namespace stagegpt

@@ -1,5 +1,7 @@
-// Restarts the program with another environment, because OpenMP reads its settings before main.
+// The environment of OpenMP. It is read before main, so the program is restarted with another one.
 #pragma once
+
+#include <optional>
 
 namespace stagegpt {
 
@@ -14,5 +16,8 @@ namespace stagegpt {
 // programs too they take the time that the thread they wait for needs, and a step of `nano` takes seven times
 // as long. On an idle machine short spins cost some 4 % (bench/notes/cpu.md).
 void restart_with_short_spins();
+
+// OMP_NUM_THREADS, or the first number of its list; nothing if it is not set, or not from 1 to 1024.
+std::optional<int> threads_of_environment();
 
 }  // namespace stagegpt
