@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the pictures of README.md from the source tree and from recorded timelines.
+"""Draws the pictures of README.md and docs/compare.md from the source tree and from recorded timelines.
 
     scripts/readme_pictures.py                              # reads the tree again, and draws both pictures
     scripts/readme_pictures.py --record build/release/bin   # also measures: runs a short training at every stage

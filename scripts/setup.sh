@@ -57,12 +57,15 @@ fi
 
 # Shows on a terminal how many packages are ready.
 progress() {
-  [ -t 2 ] || { cat >/dev/null; return; }
-  awk '/^Setting up/ { printf "\rsetup.sh: %d packages installed", ++n >"/dev/stderr" } END { if (n) print "" >"/dev/stderr" }'
+  local line count=0
+  while read -r line; do
+    [[ -t 2 && $line == 'Setting up'* ]] && printf '\rsetup.sh: %d packages installed' $((++count)) >&2
+  done
+  [ $count -eq 0 ] || echo >&2
 }
 
 echo "setup.sh: installing, in one to three minutes, ${missing[*]}" >&2
-install=(env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends -qq -o Dpkg::Use-Pty=0)
+install=(env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get install --yes --no-install-recommends -qq -o Dpkg::Use-Pty=0)
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" "${install[@]}" "${missing[@]}" | progress
 require_cmake

@@ -10,6 +10,7 @@ elsewhere. Exit code 1 if a link or an anchor leads nowhere.
 """
 
 import argparse
+import html
 import html.parser
 import json
 import os
@@ -30,8 +31,8 @@ SECTIONS = {
               "docs/checkpoints.md", "docs/inspect.md", "docs/profiling.md"],
     "Processes and GPUs": ["docs/mpi.md", "docs/parallelism.md", "docs/cluster.md", "docs/gpu.md", "docs/emulator.md"],
     "Numbers": ["docs/performance.md", "docs/scaling.md", "docs/compare.md", "bench/notes/*.md"],
-    "Code": ["docs/code.md", "stage*/README.md", "docs/derivations.md", "docs/testing.md", "tests/mutations/README.md", "CONTRIBUTING.md"],
-    "Course": ["labs/README.md", "labs/*/HANDOUT.md", "docs/teaching.md", "docs/grading.md"],
+    "Code": ["docs/code.md", "stage*/README.md", "docs/derivations.md", "docs/testing.md", "tests/*/README.md", "CONTRIBUTING.md"],
+    "Course": ["labs/README.md", "labs/*/HANDOUT.md", "labs/zoo/README.md", "labs/AGENTS.md", "docs/teaching.md", "docs/grading.md"],
     "Reference": ["docs/command_line.md", "docs/file_formats.md"],
 }
 CONFIGURATION = """
@@ -56,7 +57,7 @@ markdown_extensions:
 """
 START_KATEX = 'document.addEventListener("DOMContentLoaded", () => renderMathInElement(document.body));\n'
 # What is code, a formula or a link.
-SPECIAL = re.compile(r"^(?P<indent> *)```.*?^(?P=indent)```|\$`(?P<formula>[^`]+)`\$|`[^`]+`|\]\((?P<target>[^)\s]+)\)",
+SPECIAL = re.compile(r"^(?P<indent> *)```.*?^(?P=indent)```|\$`(?P<formula>[^`]+)`\$|`(?P<span>[^`]+)`|\]\((?P<target>[^)\s]+)\)",
                      re.MULTILINE | re.DOTALL)
 
 
@@ -93,14 +94,16 @@ class Pages:
             path, hash_sign, anchor = match["target"].partition("#")
             if not path or re.match(r"[a-z]+:", path):
                 return match[0]
-            file = Path(os.path.normpath((ROOT / name).parent / path)).relative_to(ROOT)
-            return f"]({path}{self.linked(file, listed)}{hash_sign}{anchor})"
+            file = Path(os.path.normpath((ROOT / name).parent / path))
+            if not file.is_relative_to(ROOT) or not file.exists():  # a broken link is named later
+                return match[0]
+            return f"]({path}{self.linked(file.relative_to(ROOT), listed)}{hash_sign}{anchor})"
 
         self.write(name, converted((ROOT / name).read_text(encoding="utf-8"), link))
 
     def linked(self, file: Path, listed: set[str]) -> str:
         """Copies the target of a link. Returns what the link needs at its end."""
-        if str(file) in listed or not (ROOT / file).exists():  # a broken link is named later
+        if str(file) in listed:
             return ""
         if (ROOT / file).is_dir():
             return self.code(file / "index", "\n".join(sorted(path.name for path in (ROOT / file).iterdir())), "/index.md")
@@ -146,8 +149,10 @@ def broken(site: Path) -> list[str]:
             if url.scheme or url.netloc or not link.strip("#"):
                 continue
             file = (page.parent / urllib.parse.unquote(url.path)).resolve() if url.path else page
+            if file.is_dir():
+                file /= "index.html"
             anchor = urllib.parse.unquote(url.fragment)
-            if not file.exists() or (anchor and file in pages and anchor not in pages[file].ids):
+            if not file.is_file() or (anchor and file in pages and anchor not in pages[file].ids):
                 found.append(f"{page.relative_to(site.resolve())}: {link}")
     return found
 
@@ -165,6 +170,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=ROOT / "build/site", help="folder of the site (default: build/site)")
     output = parser.parse_args().output
+    if output.exists() and not (output / "search/search_index.json").exists():
+        sys.exit(f"site.py: {output} exists, and is no site; name a new folder")
     if not shutil.which("mkdocs") or not KATEX.exists():
         sys.exit("site.py: MkDocs or KaTeX is missing; install Debian's packages mkdocs-material and libjs-katex")
     sections = menu()

@@ -5,9 +5,9 @@
 //   check()      the conditions on shapes and element types. A violated one is an InternalError, because no
 //                input of a user can cause it.
 //   work()       the floating-point operations that it does and the bytes that it moves
-//   operands()   its large tensors, for observers such as the profiler; a gradient that is not wanted is
-//   undefined composed()   only for a fused op: runs the ops that it combines, in place of its kernel,
-//   without fusion is_wanted()  only where there may be nothing to do: if it is false, no kernel is called
+//   operands()   its large tensors, for observers such as the profiler; an unwanted gradient is undefined
+//   composed()   only for a fused op: without fusion, runs the ops that it combines in place of its kernel
+//   is_wanted()  only where there may be nothing to do: if it is false, no kernel is called
 //
 // An op is made in the call of run(), and not kept: it refers to its arguments. Ops stand beside the function
 // of the tape that they belong to, in autograd/ops/; those of none, or of several, are in backend/ops/.

@@ -48,7 +48,7 @@ class BucketOrder {
 
   // The gradient of parameter i is complete. Returns the buckets to be started now.
   std::vector<ArenaRange> ready(int i);
-  // Returns the buckets that have not been started, because the gradients of unused parameters are zero now,
+  // Returns the buckets that are left. They can start now, because the gradients of unused parameters are zero,
   // and begins a new step.
   std::vector<ArenaRange> finish();
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 STARTERS = {"mpirun", "sbatch", "cmake", "ctest", "python3", "pip", "tensorboard", "gdb", "export", "module", "mkdir", "cp",
             "rm", "tar", "ompi_info", "for", "done", "xargs", "cd", "head", "tail", "cat", "awk", "cmp", "lscpu"}
 VARIABLE = re.compile(r"[A-Z]\w*=")
-PROGRAM = re.compile(r"(?:\./)?build/[\w-]+/bin/(\w+)")
+PROGRAM = re.compile(r"(?:\./)?build/[\w-]+/bin/(\w+)|(stage[0-3]_\w+|compare_stages)")  # the latter by PATH
 SCRIPT = re.compile(r"(?:\./)?((?:scripts|bench|tests|common|tools|stage\w+)/[\w./-]+\.(?:sh|py|sbatch))")
 
 
@@ -25,7 +25,8 @@ class Call:
 
 def is_command(line: str) -> bool:
     first = line.removeprefix("$ ").split(" ")[0]
-    return first in STARTERS or VARIABLE.match(first) is not None or first.startswith(("./", "build/", "scripts/", "tests/"))
+    return (first in STARTERS or ours(first) is not None or VARIABLE.match(first) is not None
+            or first.startswith(("./", "build/", "scripts/", "tests/")))
 
 
 def command_lines(first_line: int, block: str) -> list[tuple[int, str]]:
@@ -48,7 +49,7 @@ def command_lines(first_line: int, block: str) -> list[tuple[int, str]]:
 def ours(word: str) -> tuple[str, bool] | None:
     """The name of a program or the path of a script, if a word of a command is one; and whether it is a script."""
     if program := PROGRAM.fullmatch(word):
-        return program.group(1), False
+        return program.group(1) or program.group(2), False
     if script := SCRIPT.fullmatch(word):
         return script.group(1), True
     return None
