@@ -48,8 +48,8 @@ class BucketOrder {
 
   // The gradient of parameter i is complete. Returns the buckets to be started now.
   std::vector<ArenaRange> ready(int i);
-  // Returns the buckets that are left. They can start now, because the gradients of unused parameters are zero,
-  // and begins a new step.
+  // Returns the buckets that are left. They can start now, because the gradients of unused parameters are
+  // zero, and begins a new step.
   std::vector<ArenaRange> finish();
 
  private:
