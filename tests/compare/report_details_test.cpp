@@ -193,6 +193,20 @@ TEST(Page, HasAHeadingForEachOutcome) {
             std::string::npos);
 }
 
+// The fastest is named if its slowest run is faster than every run of the others.
+TEST(Page, NamesTheFastestWhereRunsTell) {
+  Comparison comparison = made_comparison();
+  EXPECT_NE(page(comparison).find("<dt>Fastest</dt><dd>2,560 tokens/s<small>Stage 1, 2 ranks</small>"),
+            std::string::npos);
+  for (auto& step : comparison.entries[2].trials[1].steps) step.seconds *= 3;
+  EXPECT_NE(page(comparison)
+                .find("<dt>Fastest</dt><dd>undecided<small>the runs of Stage 1, 2 ranks and Stage 1, "
+                      "1 rank overlap</small>"),
+            std::string::npos);
+  for (Entry& one : comparison.entries) one.trials.resize(1);
+  EXPECT_EQ(page(comparison).find("Fastest"), std::string::npos);
+}
+
 // Without results, the page has no tables, no plots and no fastest contestant.
 TEST(Page, WithoutRunsHasNoTables) {
   Comparison comparison = made_comparison();

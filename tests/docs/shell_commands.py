@@ -25,7 +25,8 @@ class Call:
 
 def is_command(line: str) -> bool:
     first = line.removeprefix("$ ").split(" ")[0]
-    return (first in STARTERS or ours(first) is not None or VARIABLE.match(first) is not None
+    by_path = PROGRAM.fullmatch(first) is not None and " --" in line  # output may begin with a program's name
+    return (first in STARTERS or by_path or VARIABLE.match(first) is not None
             or first.startswith(("./", "build/", "scripts/", "tests/")))
 
 
@@ -60,7 +61,7 @@ def calls(line: int, command: str) -> list[Call]:
     found: list[Call] = []
     foreign = False  # whether the words are arguments of another program, for example mpirun
     for word in shlex.split(command, comments=True):
-        if which := ours(word):
+        if (which := ours(word)) and not (word.isidentifier() and "--target" in command):  # of a build
             found.append(Call(line, *which, []))
             foreign = False
         elif word in STARTERS | {"&&", "|", ";"}:
