@@ -24,6 +24,6 @@ run=$(find runs -maxdepth 1 -name 'nano*' -printf '%T@ %p\n' | sort -n | tail -n
 cat >&2 <<END
 
 Next:
-  ./build/release/bin/stage0_generate --model $run --prompt "Once there was"    # more text
-  ./build/release/bin/stage0_train --data FILE.txt --run-dir runs/mine               # your own text
+  ./build/release/bin/stage0_generate --model $run --prompt "Once there was"   # more text
+  ./build/release/bin/stage0_train --data FILE.txt --run-dir runs/mine              # your text
 END
