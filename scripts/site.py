@@ -56,6 +56,7 @@ markdown_extensions:
   - pymdownx.superfences: {custom_fences: [{name: math, class: arithmatex, format: !!python/name:pymdownx.arithmatex.fence_generic_format }]}
 """
 START_KATEX = 'document.addEventListener("DOMContentLoaded", () => renderMathInElement(document.body));\n'
+BACKSLASH_BAR = r"\|"
 # What is code, a formula or a link.
 SPECIAL = re.compile(r"^(?P<indent> *)```.*?^(?P=indent)```|\$`(?P<formula>[^`]+)`\$|`(?P<span>[^`]+)`|\]\((?P<target>[^)\s]+)\)",
                      re.MULTILINE | re.DOTALL)
@@ -77,6 +78,8 @@ def converted(text: str, link) -> str:
     def change(match: re.Match) -> str:
         if match["formula"]:
             return rf"\({match['formula']}\)"
+        if match["span"] and BACKSLASH_BAR in match["span"]:  # in a table, where MkDocs would show the backslash
+            return f"<code>{html.escape(match['span'].replace(BACKSLASH_BAR, '|')).replace('|', '&#124;')}</code>"
         return link(match) if match["target"] else match[0]
 
     return SPECIAL.sub(change, text)

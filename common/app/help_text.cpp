@@ -28,8 +28,8 @@ std::string in_columns(const std::string& head, const std::string& text, std::si
 
 std::string fitted(const std::string& line, std::size_t width) {
   constexpr std::size_t kNarrow = 24, kShortIndent = 6;
-  if (line.size() <= width) return line;
   const std::size_t text = line.find_first_not_of(' ');
+  if (line.size() <= width || text == std::string::npos) return line;
   const bool has_two_columns = line.size() > kHelpColumn && line[kHelpColumn - 1] == ' ' &&
                                (line.starts_with("  -") || text == kHelpColumn);
   if (!has_two_columns) return in_columns(line.substr(0, text), line.substr(text), text, width);

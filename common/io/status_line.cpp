@@ -18,6 +18,8 @@ bool rewrites_lines() {
   return isatty(STDERR_FILENO) == 1 && (term == nullptr || std::string_view(term) != "dumb");
 }
 
+std::size_t columns() { return terminal_width(STDERR_FILENO).value_or(kUsualWidth); }
+
 }  // namespace
 
 std::optional<std::size_t> terminal_width(int descriptor) {
@@ -38,7 +40,7 @@ void StatusLine::show(bool plain, const std::function<std::string(std::size_t wi
   if (terminal_) {
     erase();
     // Narrower than the window, because a line that wraps cannot be rewritten.
-    shown_ = line(terminal_width(STDERR_FILENO).value_or(kUsualWidth) - 1);
+    shown_ = line(columns() - 1);
     std::fputs(shown_.c_str(), stderr);
   } else if (plain) {
     std::fprintf(stderr, "%s\n", line(std::string::npos).c_str());
@@ -54,8 +56,7 @@ void StatusLine::print_above(const std::string& text) {
 
 void StatusLine::erase() {
   // If the window has become narrower, the terminal has wrapped the line into rows.
-  const std::size_t width = terminal_width(STDERR_FILENO).value_or(kUsualWidth);
-  const std::size_t rows = shown_.empty() ? 0 : (shown_.size() - 1) / width;
+  const std::size_t rows = shown_.empty() ? 0 : (shown_.size() - 1) / columns();
   if (rows > 0) std::fprintf(stderr, "\x1b[%zuA", rows);
   std::fputs("\r\x1b[J", stderr);
 }

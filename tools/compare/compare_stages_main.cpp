@@ -90,11 +90,14 @@ void CompareFlags::add(CommandLine& command_line) {
                       "skip the extra run of each stage with --reproducible");
   command_line.toggle("--no-timelines", no_timelines,
                       "skip the extra run of each contestant that records a few steps");
+  const compare::Limits f32 = compare::limits_of("f32"), tf32 = compare::limits_of("tf32"),
+                        bf16 = compare::limits_of("bf16");
   command_line.real("--loss-limit", loss_limit, kPositive,
-                    "largest relative difference of losses (default: 1e-05; tf32: 0.001; bf16: 0.008)");
-  command_line.real(
-      "--norm-limit", norm_limit, kPositive,
-      "largest relative difference of gradient norms (default: 0.0001; tf32: 0.01; bf16: 0.08)");
+                    concat("largest relative difference of losses (default: ", f32.loss,
+                           "; tf32: ", tf32.loss, "; bf16: ", bf16.loss, ")"));
+  command_line.real("--norm-limit", norm_limit, kPositive,
+                    concat("largest relative difference of gradient norms (default: ", f32.grad_norm,
+                           "; tf32: ", tf32.grad_norm, "; bf16: ", bf16.grad_norm, ")"));
   command_line.real("--timeout-seconds", timeout_seconds, kNotNegative,
                     "end a run that takes longer (0: never)");
   command_line.group("Instead of an experiment");
