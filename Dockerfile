@@ -13,7 +13,7 @@ RUN git config --global --add safe.directory /source \
 
 FROM debian:12
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends libgomp1 libopenblas0-openmp libedit2 libpcre2-8-0 libxxhash0 \
+ && apt-get install --yes --no-install-recommends libgomp1 libopenblas0-openmp libedit2 libpcre2-8-0 libxxhash0 zlib1g \
       libboost-context1.74.0 libopenmpi3 openmpi-bin openssh-client \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /install /usr/local

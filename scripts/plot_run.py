@@ -17,7 +17,7 @@ from pathlib import Path
 PANELS = [
     ("Loss", "nats per token", [("loss", "-", ""), ("validation_loss", "o--", ", validation")]),
     ("Validation accuracy", "share of tokens that are right", [("validation_accuracy", "o--", "")]),
-    ("Validation perplexity", "tokens", [("validation_perplexity", "o--", "")]),
+    ("Validation, comparable between tokenizers", "bits per byte", [("bits_per_byte", "o--", "")]),
     ("Learning rate", "learning rate", [("learning_rate", "-", "")]),
     ("Gradient norm", "norm before clipping", [("grad_norm", "-", "")]),
     ("Speed", "tokens per second", [("tokens_per_second", "-", "")]),

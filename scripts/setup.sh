@@ -15,7 +15,7 @@ case ${1:-} in
 esac
 
 packages=(g++ cmake ninja-build libcli11-dev nlohmann-json3-dev libopenblas-openmp-dev libgtest-dev libpcre2-dev
-  libxxhash-dev libedit-dev libboost-dev libboost-context-dev librapidcheck-dev libbenchmark-dev
+  libxxhash-dev zlib1g-dev libedit-dev libboost-dev libboost-context-dev librapidcheck-dev libbenchmark-dev
   libopenmpi-dev openmpi-bin python3 git iproute2)
 [ $action != list ] || { echo "${packages[*]}"; exit; }
 

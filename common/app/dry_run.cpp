@@ -7,6 +7,7 @@
 #include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/comm/agreement.h"
+#include "common/io/status_line.h"
 #include "common/model/flops.h"
 #include "common/train/memory_plan.h"
 
@@ -23,9 +24,17 @@ std::optional<AvailableMemory> least_available(const TensorMemory& memory, RankG
   return own;
 }
 
+// "0.35 s", "1:05 (min:s)", "12:00:00 (h:min:s)".
+std::string duration(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2g s", seconds);
+  if (seconds < 59.5) return text;
+  return concat(clock_time(seconds), seconds < 3599.5 ? " (min:s)" : " (h:min:s)");
+}
+
 }  // namespace
 
-void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
+void print_plan(const TrainingMemory& training, RankGroup& group, double flops_per_second, bool json) {
   const Gpt2Config& config = training.config;
   const TrainerConfig& trainer = training.trainer;
   const ParameterTable table = gpt2_parameter_table(config);
@@ -35,7 +44,7 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
       static_cast<double>(trainer.batch_size) * static_cast<double>(trainer.grad_accumulation * T);
   const double total_tokens = tokens * static_cast<double>(trainer.schedule.steps);
   const double flops = flops_per_token(config, parameters, T);
-  const double total_flops = flops * total_tokens;
+  const double total_flops = flops * total_tokens, seconds = total_flops / flops_per_second;
   const int ranks = training.ranks * training.tensor_ranks * training.stages;
   const MemoryPlan memory = plan_memory(config, trainer, T, training.ranks, training.sync,
                                         training.activations, training.tensor_ranks, training.stages);
@@ -48,6 +57,8 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
                        {"tokens_per_step", tokens},
                        {"flops_per_token", flops},
                        {"total_flops", total_flops},
+                       {"peak_flops_per_second", flops_per_second},
+                       {"seconds_at_peak", seconds},
                        {"ranks", ranks},
                        {"memory_bytes",
                         {{"weights", memory.weights},
@@ -66,12 +77,19 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
   std::printf("parameters  %s%s\ntokens      %s a step, %s in all\nFLOPs       %.3g a token, %.3g in all\n",
               grouped(parameters).c_str(), trained.c_str(), grouped(tokens).c_str(),
               grouped(total_tokens).c_str(), flops, total_flops);
+  std::printf("time        at least %s: training alone, at the peak of %.3g FLOP/s\n",
+              duration(seconds).c_str(), flops_per_second);
   std::printf("memory of %s, in MiB\n", ranks == 1 ? "the process" : "each rank");
   const auto row = [](const char* kind, auto bytes, const std::string& note = "") {
     std::printf("  %-12s%12s%s\n", kind, grouped(static_cast<double>(bytes) / (1 << 20), 1).c_str(),
                 note.c_str());
   };
-  row("weights", memory.weights);
+  // What a rank holds of a divided model has no simple formula.
+  const double alone = static_cast<double>(parameters) * sizeof(float) / (1 << 20);
+  row("weights", memory.weights,
+      training.tensor_ranks * training.stages > 1 || training.activations != DType::f32
+          ? ""
+          : concat("  with padding; the parameters alone take ", grouped(alone, 1)));
   row("gradients", memory.gradients);
   row("moments", memory.moments);
   row("activations", memory.activations);

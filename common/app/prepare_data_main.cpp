@@ -19,6 +19,7 @@ namespace {
 
 struct PrepareFlags {
   std::vector<std::string> input;
+  std::string text_field;
   TokenizerFlags tokenizer;
   std::string output;
   double val_fraction = 0.1;
@@ -32,7 +33,11 @@ struct PrepareFlags {
 void PrepareFlags::add(CommandLine& command_line) {
   command_line.group("Input");
   command_line.texts("--input", input,
-                     "text files or glob patterns; each file is a document; - is standard input");
+                     "text files or glob patterns, also packed by gzip; each file is a document; - is "
+                     "standard input");
+  command_line.free_text("--text-field", text_field,
+                         "read the files as JSON Lines: each line is a document, with its text in this field",
+                         "NAME");
   tokenizer.add(command_line);
   command_line.group("Output");
   command_line.text("--output", output, "directory to create");
@@ -64,7 +69,10 @@ Json prepare(const PrepareFlags& flags) {
     const std::vector<std::string> found = input == "-" ? std::vector{input} : find_files(input, "--input");
     files.insert(files.end(), found.begin(), found.end());
   }
-  const TextSource text(files, "--input", writer.partial(), flags.tokenizer.any_bytes());
+  const TextSource text(files, "--input",
+                        {.spool_directory = writer.partial(),
+                         .text_field = flags.text_field,
+                         .any_bytes = flags.tokenizer.any_bytes()});
   TokenizeOptions options;
   options.threads =
       static_cast<int>(flags.threads.value_or(std::max(1u, std::thread::hardware_concurrency())));
@@ -81,9 +89,8 @@ Json prepare(const PrepareFlags& flags) {
   if (const auto end = tokenizer->end_of_text()) vocabulary["end_of_text"] = *end;
 
   Json inputs = Json::array();
-  for (const TextSource::Document& document : text.documents()) {
-    inputs.push_back({{"path", document.path}, {"bytes", document.bytes}});
-  }
+  for (const TextSource::File& file : text.files())
+    inputs.push_back({{"path", file.path}, {"bytes", file.bytes}, {"documents", file.documents}});
   const std::int64_t split = text.split(flags.val_fraction);
   Json manifest = {
       {"tokenizer", std::move(vocabulary)},

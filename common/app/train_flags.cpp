@@ -80,7 +80,8 @@ void TrainFlags::add(CommandLine& command_line) {
                        "optimizer steps; the learning-rate schedule ends there");
   command_line.real("--learning-rate", learning_rate_, kPositive,
                     "peak learning rate (default: the preset's; 5e-05 where weights are given)");
-  command_line.real("--min-lr", min_lr_, kNotNegative, "final learning rate (default: a tenth of the peak)");
+  command_line.real("--min-lr", min_lr_, kNotNegative,
+                    "learning rate when --steps are done (default: a tenth of the peak)");
   command_line.integer("--warmup-steps", warmup_steps_, 0, kMaxSteps,
                        "warm-up steps (default: a twentieth of --steps)");
   command_line.choice("--lr-schedule", schedule_, {"cosine", "linear", "constant", "wsd"},

@@ -78,7 +78,8 @@ int train(TrainCall call, const Machine& machine, Timeline* timeline) {
   describe_run(options, config, corpus, machine);
   warn_of_few_micro_steps(machine, options.run.trainer);
   if (options.dry_run) {
-    print_plan(memory_of(options, config, machine), group, options.json);
+    const double peak = peak_of_all_ranks(group, *machine.backend, machine.peak);
+    print_plan(memory_of(options, config, machine), group, peak, options.json);
     return 0;
   }
   require_memory(options, config, machine);

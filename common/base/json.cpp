@@ -56,6 +56,18 @@ nlohmann::json parse_json(std::string_view text) {
   return read_json([&] { return nlohmann::json::parse(text); });
 }
 
+nlohmann::json parse_json_line(std::string_view line) {
+  constexpr std::string_view kPlace = "at line 1, column", kColumn = "at column";
+  try {
+    return parse_json(line);
+  } catch (const UserError& error) {
+    std::string message = error.what();
+    if (const std::size_t at = message.find(kPlace); at != message.npos)
+      message.replace(at, kPlace.size(), kColumn);
+    user_error(message);
+  }
+}
+
 std::uint64_t natural_number(const nlohmann::json& json, std::string_view what) {
   if (!json.is_number_unsigned())
     user_error(what, " is ", json.dump().substr(0, 40), ", expected a non-negative integer");

@@ -14,6 +14,8 @@ namespace stagegpt {
 // Throws UserError, with a message of one line, if the text is not JSON, an object has a duplicate key, or
 // values are nested more than 64 levels deep.
 nlohmann::json parse_json(std::string_view text);
+// Parses one line of JSON Lines. The caller names the line; a message of this one has only the column.
+nlohmann::json parse_json_line(std::string_view line);
 
 // The value of a non-negative integer. Nothing is converted: nlohmann's conversion of a fraction or a number
 // out of range is undefined. Throws UserError, which names the value `what`, for anything else.

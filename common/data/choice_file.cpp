@@ -91,15 +91,6 @@ ChoiceText parse_choice(const nlohmann::json& question) {
   return choice;
 }
 
-// The caller names the line; the message has only the column.
-nlohmann::json parse_line(std::string_view line) {
-  try {
-    return parse_json(line);
-  } catch (const UserError& error) {
-    user_error(replaced(error.what(), "at line 1, column", "at column"));
-  }
-}
-
 // ---- llm.c's file
 
 constexpr std::int32_t kLlmcMagic = 20240522, kLlmcVersion = 1;
@@ -161,7 +152,7 @@ std::vector<ChoiceText> parse_choice_lines(std::string_view text) {
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     ++number;
     if (without_outer_space(line).empty()) continue;
-    choices.push_back(naming(concat("line ", number), [&] { return parse_choice(parse_line(line)); }));
+    choices.push_back(naming(concat("line ", number), [&] { return parse_choice(parse_json_line(line)); }));
     choices.back().line = number;
   }
   return choices;

@@ -161,7 +161,7 @@ Parts load_text(RankGroup& group, const std::vector<std::string>& files, const C
   std::optional<TextSource> opened;
   std::int64_t split = 0;
   agree(group, [&] {
-    opened.emplace(files, kFlag, std::nullopt, config.any_bytes);
+    opened.emplace(files, kFlag, TextFormat{.any_bytes = config.any_bytes});
     split = opened->split(config.val_fraction);
   });
   const TextSource& text = *opened;
@@ -229,7 +229,7 @@ std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int thre
     if (data.are_shards()) return tokenizer_of_shards(data.files.front(), config.tokenizer);
     texts.insert(texts.end(), data.files.begin(), data.files.end());
   }
-  const TextSource text(texts, kFlag, std::nullopt, config.any_bytes);
+  const TextSource text(texts, kFlag, {.any_bytes = config.any_bytes});
   ByteProgress progress("reading the text");
   return make_tokenizer(config.tokenizer, text, {threads, config.special, std::ref(progress)});
 }

@@ -10,6 +10,7 @@
 
 #include "common/base/error.h"
 #include "common/data/not_text.h"
+#include "common/data/spool.h"
 #include "common/data/utf8.h"
 #include "common/system/stop_signals.h"
 
@@ -33,68 +34,68 @@ std::size_t read_fully(std::span<char> bytes, const std::string& path, const Cal
   return done;
 }
 
-// Copies the rest of `file` into a temporary file without a name.
-FileDescriptor spool(const FileDescriptor& file, const std::string& path,
-                     const std::filesystem::path& directory) {
-  std::string name = (directory / "spool.XXXXXX").string();
-  FileDescriptor copy(mkostemp(name.data(), O_CLOEXEC));
-  if (!copy.is_open()) {
-    throw std::runtime_error(concat("cannot write into ", directory, ": ", std::strerror(errno)));
-  }
-  unlink(name.c_str());
-  std::vector<char> block(kBlockBytes);
-  const auto read_on = [&](char* at, std::size_t size, std::size_t) { return ::read(file.get(), at, size); };
-  while (const std::size_t n = read_fully(block, path, read_on)) {
-    write_fully(copy, std::as_bytes(std::span(block).first(n)), directory);
-  }
-  return copy;
-}
-
 void require_text(const FileDescriptor& file, const std::string& path, const std::string& flag) {
   std::string begin(kSeenOfText, '\0');
   begin.resize(read_fully(begin, path, [&](char* at, std::size_t size, std::size_t done) {
     return pread(file.get(), at, size, static_cast<off_t>(done));
   }));
   if (const std::string kind = kind_of_no_text(begin); !kind.empty()) {
-    user_error(flag, ": \"", path, "\" is ", kind,
-               "; convert it to a text, or take its bytes as they are with --any-bytes");
+    user_error(flag, ": \"", path, "\" is ", kind, ", or take its bytes as they are with --any-bytes");
   }
+}
+
+// Opens an input; `waits`: also a pipe, until it has a writer.
+FileDescriptor open_input(const std::string& path, bool waits) {
+  if (path == "-" && waits) return FileDescriptor(dup(STDIN_FILENO));
+  return FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | (waits ? 0 : O_NONBLOCK)));
 }
 
 }  // namespace
 
-TextSource::TextSource(const std::vector<std::string>& paths, std::string_view flag,
-                       const std::optional<std::filesystem::path>& spool_directory, bool any_bytes)
+TextSource::TextSource(const std::vector<std::string>& paths, std::string_view flag, const TextFormat& format)
     : flag_(flag) {
-  for (const std::string& path : paths) add(path, spool_directory, any_bytes);
+  for (const std::string& path : paths) add(path, format);
   if (documents_.empty()) {
     user_error(flag, ": ", paths.size() == 1 ? concat('"', paths[0], "\" is empty") : "all files are empty");
   }
 }
 
-void TextSource::add(const std::string& path, const std::optional<std::filesystem::path>& spool_directory,
-                     bool any_bytes) {
-  const bool standard_input = path == "-" && spool_directory;
-  // O_NONBLOCK: opening a pipe that will be refused must not wait for its writer.
-  const int wait = spool_directory ? 0 : O_NONBLOCK;
-  const FileDescriptor file(standard_input ? dup(STDIN_FILENO)
-                                           : open(path.c_str(), O_RDONLY | O_CLOEXEC | wait));
-  if (!file.is_open()) fail_to_open(path, flag_, errno);
+void TextSource::add(const std::string& path, const TextFormat& format) {
+  const FileDescriptor input = open_input(path, format.spool_directory.has_value());
+  if (!input.is_open()) fail_to_open(path, flag_, errno);
   struct stat info {};
-  if (fstat(file.get(), &info) != 0) fail_to_open(path, flag_, errno);
+  if (fstat(input.get(), &info) != 0) fail_to_open(path, flag_, errno);
   if (S_ISDIR(info.st_mode)) user_error(flag_, ": \"", path, "\" is a directory, expected a file");
-  Document document{path, info.st_size, {}, FileDescriptor()};
-  if (standard_input || !S_ISREG(info.st_mode)) {
-    if (!spool_directory) user_error(flag_, ": \"", path, "\" is not a regular file");
-    document.spooled = spool(file, path, *spool_directory);
-    document.bytes = lseek(document.spooled.get(), 0, SEEK_END);
+  const bool regular = S_ISREG(info.st_mode) && path != "-";
+  if (!regular && !format.spool_directory) user_error(flag_, ": \"", path, "\" is not a regular file");
+  File file{.path = path, .identity = {}, .spooled = FileDescriptor()};
+  std::vector<Spool::Document> documents{{.begin = 0, .bytes = info.st_size}};
+  if (format.spool_directory && (!regular || !format.text_field.empty() || is_gzip(input))) {
+    Spool spool = naming(flag_, [&] {
+      return naming(concat('"', path, '"'),
+                    [&] { return make_spool(input, *format.spool_directory, format.text_field); });
+    });
+    file.spooled = std::move(spool.file);
+    documents = std::move(spool.documents);
   } else {
-    document.identity = file_identity(path, flag_);
+    file.identity = file_identity(path, flag_);
   }
-  if (!any_bytes && document.bytes > 0)
-    require_text(document.spooled.is_open() ? document.spooled : file, path, flag_);
-  bytes_ += document.bytes;
-  if (document.bytes > 0) documents_.push_back(std::move(document));
+  for (const Spool::Document& document : documents) {
+    if (document.bytes == 0) continue;
+    documents_.push_back({files_.size(), document.begin, document.bytes, document.line});
+    file.bytes += document.bytes;
+    ++file.documents;
+  }
+  if (file.bytes == 0) return;
+  if (!format.any_bytes && format.text_field.empty())
+    require_text(file.spooled.is_open() ? file.spooled : input, path, flag_);
+  bytes_ += file.bytes;
+  files_.push_back(std::move(file));
+}
+
+std::string TextSource::name_of(std::size_t document) const {
+  const Document& named = documents_[document];
+  return concat('"', files_[named.file].path, '"', named.line > 0 ? concat(", line ", named.line) : "");
 }
 
 std::int64_t TextSource::split(double fraction) const {
@@ -119,14 +120,15 @@ BlockReader::BlockReader(const TextSource& source, TextRange range,
 }
 
 void BlockReader::open_document() {
-  const TextSource::Document& document = source_.documents()[document_];
-  file_ = FileDescriptor(document.spooled.is_open() ? dup(document.spooled.get())
-                                                    : open(document.path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file_.is_open()) fail_to_open(document.path, source_.flag(), errno);
+  const TextSource::File& file = source_.files()[source_.documents()[document_].file];
+  file_ = FileDescriptor(file.spooled.is_open() ? dup(file.spooled.get())
+                                                : open(file.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file_.is_open()) fail_to_open(file.path, source_.flag(), errno);
 }
 
 bool BlockReader::read_more() {
   const TextSource::Document& document = source_.documents()[document_];
+  const TextSource::File& file = source_.files()[document.file];
   if (!file_.is_open()) open_document();
   const std::int64_t end = std::min(document.bytes, range_.end - document_begin_);
   const std::size_t before = rest_.size();
@@ -135,13 +137,12 @@ bool BlockReader::read_more() {
   const auto wanted = static_cast<std::size_t>(std::clamp<std::int64_t>(end - read_, 0, most));
   rest_.resize(before + wanted);
   const std::size_t done = read_fully(
-      std::span(rest_).subspan(before), document.path, [&](char* at, std::size_t size, std::size_t offset) {
-        return pread(file_.get(), at, size, read_ + static_cast<std::int64_t>(offset));
+      std::span(rest_).subspan(before), file.path, [&](char* at, std::size_t size, std::size_t offset) {
+        return pread(file_.get(), at, size, document.begin + read_ + static_cast<std::int64_t>(offset));
       });
-  const bool changed =
-      !document.spooled.is_open() && file_identity(document.path, source_.flag()) != document.identity;
+  const bool changed = !file.spooled.is_open() && file_identity(file.path, source_.flag()) != file.identity;
   if (done < wanted || changed) {
-    user_error(source_.flag(), ": \"", document.path, "\" has changed while it was read");
+    user_error(source_.flag(), ": \"", file.path, "\" has changed while it was read");
   }
   read_ += static_cast<std::int64_t>(wanted);
   return wanted > 0;

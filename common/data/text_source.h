@@ -1,4 +1,4 @@
-// The text of one or more files, in order. Each file is a document.
+// The text of one or more files, in order. Each file is a document, or each line of JSON Lines.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,35 @@ struct TextRange {
   std::int64_t begin = 0, end = 0;
 };
 
+struct TextFormat {
+  // With a directory for copies (spool.h), "-" means standard input, pipes are accepted, and what gzip has
+  // packed is unpacked.
+  std::optional<std::filesystem::path> spool_directory = std::nullopt;
+  std::string text_field = {};  // files are JSON Lines, with a text in this field; needs a spool directory
+  bool any_bytes = false;       // whether files may be no text (not_text.h)
+};
+
 class TextSource {
  public:
-  // Empty files are skipped. Throws UserError, which names `flag` and the file, if a file cannot be read or
-  // is not a regular file, if it is no text (not_text.h) and not `any_bytes`, or if all files are empty.
-  //
-  // With a spool directory, "-" means standard input, and files that are not regular, such as pipes, are
-  // accepted. They are copied into a temporary file in that directory, because a text may be read twice.
-  TextSource(const std::vector<std::string>& paths, std::string_view flag,
-             const std::optional<std::filesystem::path>& spool_directory = std::nullopt,
-             bool any_bytes = false);
+  // Empty files are skipped. Throws UserError, which names `flag` and the file, if a file cannot be read, is
+  // not a regular file, or has another format, and if all files are empty.
+  TextSource(const std::vector<std::string>& paths, std::string_view flag, const TextFormat& format = {});
 
-  struct Document {
+  struct File {
     std::string path;
-    std::int64_t bytes = 0;
-    FileIdentity identity;   // when it was first opened
-    FileDescriptor spooled;  // its copy, if there is one
+    std::int64_t bytes = 0, documents = 0;  // of its texts
+    FileIdentity identity;                  // when it was first opened
+    FileDescriptor spooled;                 // its copy, if there is one
   };
+  struct Document {
+    std::size_t file = 0;
+    std::int64_t begin = 0, bytes = 0;  // in the file or its copy
+    std::int64_t line = 0;              // of JSON Lines; 0: all of the file
+  };
+  const std::vector<File>& files() const { return files_; }
   const std::vector<Document>& documents() const { return documents_; }
+  // The file of a document in quotes, and its line.
+  std::string name_of(std::size_t document) const;
   const std::string& flag() const { return flag_; }
   std::int64_t bytes() const { return bytes_; }
   TextRange all() const { return {0, bytes_}; }
@@ -44,11 +55,11 @@ class TextSource {
   std::int64_t split(double fraction) const;
 
  private:
-  // Adds a document, copied first if necessary. Skips an empty one.
-  void add(const std::string& path, const std::optional<std::filesystem::path>& spool_directory,
-           bool any_bytes);
+  // Adds the documents of a file, copied first if necessary.
+  void add(const std::string& path, const TextFormat& format);
 
   std::string flag_;
+  std::vector<File> files_;
   std::vector<Document> documents_;
   std::int64_t bytes_ = 0;
 };

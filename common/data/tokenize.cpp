@@ -21,7 +21,7 @@ Ids encode(const TextSource& text, const TextBlock& block, const Tokenizer& toke
   try {
     return tokenizer.encode(block.text, options.special);
   } catch (const UserError& error) {
-    user_error(text.flag(), ": \"", text.documents()[block.document].path, "\": ", error.what());
+    user_error(text.flag(), ": ", text.name_of(block.document), ": ", error.what());
   }
 }
 
@@ -125,7 +125,7 @@ Ids broadcast_ids(RankGroup& group, Ids ids, int root) {
 void require_utf8(const TextSource& text, const TextBlock& block) {
   const std::size_t valid = utf8_prefix(block.text);
   if (valid == block.text.size()) return;
-  user_error(text.flag(), ": \"", text.documents()[block.document].path, "\" is not UTF-8: byte ",
+  user_error(text.flag(), ": ", text.name_of(block.document), " is not UTF-8: byte ",
              block.offset + static_cast<std::int64_t>(valid), "; --tokenizer bpe accepts any bytes");
 }
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "common/autograd/ops/linear.h"
 #include "common/base/error.h"
 #include "common/base/seconds_since.h"
+#include "common/comm/agreement.h"
 #include "common/profile/random_tensor.h"
 
 namespace stagegpt {
@@ -51,6 +53,12 @@ Peak measure_peak(Backend& backend, GemmEffort effort) {
     if (rate > peak.flops_per_second) peak = {rate, concat("measured GEMM ", n)};
   }
   return peak;
+}
+
+double peak_of_all_ranks(RankGroup& group, Backend& backend, const std::optional<Peak>& known) {
+  const Peak own = known ? *known : measure_peak(backend, kQuickGemm);
+  const std::vector<double> all = gather(group, own.flops_per_second);
+  return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
 }  // namespace stagegpt

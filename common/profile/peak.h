@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/backend/backend.h"
+#include "common/comm/rank_group.h"
 
 namespace stagegpt {
 
@@ -33,5 +35,7 @@ inline constexpr GemmEffort kQuickGemm{
 
 // The highest rate of f32 products on the backend.
 Peak measure_peak(Backend& backend, GemmEffort effort);
+// The FLOP/s of all ranks together: of each its data sheet's, or if there is none what it measures quickly.
+double peak_of_all_ranks(RankGroup& group, Backend& backend, const std::optional<Peak>& known);
 
 }  // namespace stagegpt

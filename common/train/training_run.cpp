@@ -98,8 +98,7 @@ bool TrainingRun::train_steps(TrainingResult& result) {
 }
 
 void TrainingRun::find_peak() {
-  const Peak own = config_.peak ? *config_.peak : measure_peak(backend_, kQuickGemm);
-  for (const double peak : gather(group_, own.flops_per_second)) peak_flops_per_second_ += peak;
+  peak_flops_per_second_ = peak_of_all_ranks(group_, backend_, config_.peak);
   backend_.forget_memory_peak();  // the measured matrices do not count
 }
 

@@ -259,21 +259,97 @@ TEST_F(PrepareData, TakesOddTextAsItIs) {
 
 TEST_F(PrepareData, RefusesWhatIsNoText) {
   const std::pair<std::string, const char*> files[] = {
-      {std::string("\x1f\x8b\x08\0", 4), "a gzip file"},
-      {"PK\x03\x04", "a zip file"},
-      {"BZh91AY&SY", "a bzip2 file"},
-      {std::string("\xff\xfe\x61\0", 4), "UTF-16, not UTF-8"},
-      {"\x93NUMPY\x01", "an array of NumPy"},
+      {"PK\x03\x04", "a zip file; unpack it"},
+      {"BZh91AY&SY", "a bzip2 file; unpack it"},
+      {std::string("\xff\xfe\x61\0", 4), "UTF-16, not UTF-8; convert it"},
+      {"\x93NUMPY\x01", "an array of NumPy; convert it to a text"},
+      {"{\"text\": \"a\"}\n{\"text\": \"b\"}\n",
+       "JSON Lines; prepare_data takes the texts of a field of it with --text-field"},
       {std::string(493, 'a') + "\xe9 \xe9 \xe9 \xe9 \xe9 \xe9 ",
-       "no UTF-8: 6 of its first 505 bytes belong to no character"}};
+       "no UTF-8: 6 of its first 505 bytes belong to no character; convert it"}};
   for (const auto& [bytes, kind] : files) {
     directory.write("text.txt", bytes);
-    expect_refused({"--input", "text.txt", "--output", "out"},
-                   concat("--input: \"text.txt\" is ", kind,
-                          "; convert it to a text, or take its bytes as they are with --any-bytes"));
+    expect_refused(
+        {"--input", "text.txt", "--output", "out"},
+        concat("--input: \"text.txt\" is ", kind, ", or take its bytes as they are with --any-bytes"));
   }
   directory.write("text.txt", std::string(495, 'a') + "\xe9 \xe9 \xe9 \xe9 \xe9 ");  // a hundredth
   prepare("out", {"--input", "text.txt"});
+  directory.write("text.txt", "{}\nThe second line is no object.\n");
+  prepare("one_object", {"--input", "text.txt"});
+}
+
+// Packs a file with the program gzip.
+void pack(const fs::path& file) {
+  ASSERT_EQ(std::system(("gzip --keep --force '" + file.string() + "'").c_str()), 0);
+}
+
+TEST_F(PrepareData, UnpacksGzip) {
+  const fs::path text = directory.write("text.txt", story(9000)), more = directory.write("more.txt", "more");
+  pack(text);
+  pack(more);
+  prepare("plain", {"--input", "text.txt"});
+  prepare("packed", {"--input", "text.txt.gz"});
+  EXPECT_EQ(tokens("packed", "train"), tokens("plain", "train"));
+  EXPECT_EQ(tokens("packed", "val"), tokens("plain", "val"));
+  const auto manifest = nlohmann::json::parse(read_bytes(directory.path() / "packed/manifest.json"));
+  EXPECT_EQ(manifest["inputs"][0]["bytes"], story(9000).size());
+  // gzip's files one after the other are one file.
+  const std::string packed = read_bytes(text.string() + ".gz");
+  directory.write("both.gz", packed + read_bytes(more.string() + ".gz"));
+  prepare("both", {"--input", "both.gz", "--val-fraction", "0"});
+  EXPECT_EQ(tokenizer("both")->decode(tokens("both", "train")), story(9000) + "more");
+
+  directory.write("short.gz", packed.substr(0, packed.size() - 100));
+  expect_refused({"--input", "short.gz", "--output", "out"},
+                 "--input: \"short.gz\": the gzip file ends too early");
+  std::string damaged = packed;
+  damaged[damaged.size() - 6] ^= 1;  // in the checksum
+  directory.write("damaged.gz", damaged);
+  expect_refused({"--input", "damaged.gz", "--output", "out"},
+                 "--input: \"damaged.gz\": the gzip file is damaged: ");
+}
+
+TEST_F(PrepareData, ReadsTheTextsOfJsonLines) {
+  const std::string long_text(300'000, 'x');
+  const fs::path lines = directory.write(
+      "lines.jsonl", "{\"id\": 1, \"text\": \"one\\ntwo\"}\n\n{\"text\": \"\", \"id\": 2}\r\n{\"text\": \"" +
+                         long_text +
+                         "\"}\n{\"text\": \"caf\\u00e9 \\ud83d\\ude00\", \"more\": {\"text\": 3}}");
+  pack(lines);
+  const std::string expected = "one\ntwo<|endoftext|>" + long_text + "<|endoftext|>café 😀";
+  for (const std::string input : {"lines.jsonl", "lines.jsonl.gz"}) {
+    const std::string output = "of_" + input;
+    prepare(output, {"--input", input, "--text-field", "text", "--val-fraction", "0"});
+    EXPECT_EQ(tokenizer(output)->decode(tokens(output, "train")), expected);
+    const auto manifest = nlohmann::json::parse(read_bytes(directory.path() / output / "manifest.json"));
+    EXPECT_EQ(manifest["inputs"][0]["documents"], 3);
+    EXPECT_EQ(manifest["inputs"][0]["bytes"], 7 + 300'000 + 10);
+  }
+  prepare("char", {"--input", "lines.jsonl", "--text-field", "text", "--tokenizer", "char"});
+  EXPECT_EQ(tokenizer("char")->size(), std::string("one\ntwx cafe ").size() + 1);
+}
+
+TEST_F(PrepareData, NamesTheLineOfJsonLinesThatItCannotRead) {
+  const std::pair<const char*, const char*> lines[] = {
+      {"{\"content\": \"a\", \"n\": 1, \"title\": \"b\"}",
+       "there is no field 'text'; strings are in 'content', 'title'"},
+      {"{\"text\": 3}", "'text' is of the JSON type number, expected a string"},
+      {"[\"text\"]", "expected an object, got the JSON type array"},
+      {"{\"text\": \"a", "at column 12"},
+      {"no JSON", "at column 2"}};
+  for (const auto& [line, problem] : lines) {
+    directory.write("lines.jsonl", concat("{\"text\": \"a\"}\n\n", line, "\n"));
+    const Arguments arguments = {"--input", "lines.jsonl", "--text-field", "text", "--output", "out"};
+    expect_refused(arguments, "--input: \"lines.jsonl\": line 3: ");
+    expect_refused(arguments, problem);
+  }
+  directory.write("lines.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
+  directory.write("a.txt", "aaaa");
+  prepare("of_a", {"--input", "a.txt", "--tokenizer", "char"});
+  expect_refused(
+      {"--input", "lines.jsonl", "--text-field", "text", "--output", "out", "--tokenizer-path", "of_a"},
+      "--input: \"lines.jsonl\", line 2: ");
 }
 
 TEST_F(PrepareData, TakesAVeryLongLine) {

@@ -222,8 +222,9 @@ TEST(Messages, OfFilesThatCannotBeRead) {
   expect_said([&] { natural_number(nlohmann::json(-1), "'bytes'"); },
               "'bytes' is -1, expected a non-negative integer");
   // A directory can be opened, but not read as a file.
-  expect_said([&] { TextSource({directory.path().string()}, "--input", directory.path()); },
-              "is a directory");
+  expect_said(
+      [&] { TextSource({directory.path().string()}, "--input", {.spool_directory = directory.path()}); },
+      "is a directory");
 }
 
 // A run that is locked by another process cannot be opened.

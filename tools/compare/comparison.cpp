@@ -40,6 +40,11 @@ const Speed* fewest_ranks(const Comparison& comparison, const std::vector<Speed>
   return fewest;
 }
 
+// Whether its runs have steps after the warm-up.
+bool has_timed_steps(const Entry& entry, std::int64_t warmup) {
+  return !entry.trials.empty() && std::ssize(entry.trials.front().steps) > warmup;
+}
+
 bool is_between_two(const Check& check) { return check.kind != Check::Kind::repeats; }
 
 bool has_failed(const Entry& entry) { return entry.failed(); }
@@ -116,7 +121,7 @@ std::vector<Speed> speeds(const Comparison& comparison) {
   std::vector<Speed> all;
   for (std::size_t i = 0; i < comparison.entries.size(); ++i) {
     const Entry& entry = comparison.entries[i];
-    if (!entry.contestant.timed || entry.trials.empty()) continue;
+    if (!entry.contestant.timed || !has_timed_steps(entry, comparison.experiment.warmup)) continue;
     all.push_back(speed_of(entry, comparison.experiment.warmup));
     all.back().entry = i;
   }

@@ -110,7 +110,10 @@ std::string agreement(const Comparison& comparison) {
 
 std::string speed(const Comparison& comparison) {
   const Table table = speed_table(comparison);
-  if (table.rows.empty()) return "";
+  if (table.rows.empty()) {
+    const std::string note = no_speed_note(comparison);
+    return note.empty() ? "" : paragraph(note, "note");
+  }
   const LinePlot scaling = scaling_plot(comparison);
   const PartsPlot phases = phases_plot(comparison);
   const std::string busy = busy_note(comparison);

@@ -154,6 +154,18 @@ std::string agreement_note(const Comparison& comparison) {
   return text;
 }
 
+std::string no_speed_note(const Comparison& comparison) {
+  const std::int64_t warmup = comparison.experiment.warmup;
+  for (const Entry& entry : comparison.entries) {
+    if (!entry.contestant.timed || entry.trials.empty()) continue;
+    const std::int64_t steps = std::ssize(entry.trials.front().steps);
+    return steps > warmup ? ""
+                          : concat("No speed: the first ", counted(warmup, "step"),
+                                   " of a run are warm-up, and a run has ", steps, ".");
+  }
+  return "";
+}
+
 std::string speed_note(const Comparison& comparison) {
   constexpr const char* kEfficiency =
       "Efficiency is tokens/s per core or GPU, relative to the same stage on its smallest number of ranks.";
@@ -206,6 +218,8 @@ std::string terminal_report(const Comparison& comparison) {
   if (const Table table = speed_table(comparison); !table.rows.empty()) {
     text += concat(heading("Speed"), terminal_table(table), in_lines(speed_note(comparison)));
     if (const std::string note = busy_note(comparison); !note.empty()) text += in_lines(note);
+  } else if (const std::string note = no_speed_note(comparison); !note.empty()) {
+    text += concat("\n", in_lines(note));
   }
   if (const Table table = left_out_table(comparison); !table.rows.empty()) {
     text += concat("\n", terminal_table(table));

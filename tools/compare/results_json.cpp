@@ -21,7 +21,7 @@ Json spread_json(const Spread& spread) {
 
 Json phases_json(const PhaseMs& ms) {
   Json json;
-  for (std::size_t i = 0; i < kPhases.size(); ++i) json[kPhases[i]] = ms[i];
+  for (std::size_t i = 0; i < kPhases.size(); ++i) json[kPhases[i]] = number(ms[i]);
   return json;
 }
 
@@ -36,10 +36,10 @@ Json trial_json(const Trial& trial, std::int64_t warmup) {
   return {{"loss", std::move(loss)},
           {"grad_norm", std::move(grad_norm)},
           {"seconds", std::move(seconds)},
-          {"tokens_per_second", timed.tokens_per_second},
-          {"step_ms", timed.step_ms},
+          {"tokens_per_second", number(timed.tokens_per_second)},
+          {"step_ms", number(timed.step_ms)},
           {"phases_ms", phases_json(timed.ms)},
-          {"communication_share", timed.communication_share},
+          {"communication_share", number(timed.communication_share)},
           {"peak_memory_bytes", trial.peak_memory_bytes},
           {"weights_xxh3_128", trial.weights_xxh3_128},
           {"busy", busy_json(trial.load)}};

@@ -56,15 +56,19 @@ Trial parse_metrics(std::string_view text) {
 }
 
 Timing timing(const Trial& trial, std::int64_t warmup) {
-  const auto last = static_cast<std::int64_t>(trial.steps.size()) - 1;
-  const auto first = trial.steps.begin() + std::min(warmup, last);
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  Timing timing;
+  if (std::ssize(trial.steps) <= warmup) {
+    timing.step_ms = timing.tokens_per_second = timing.communication_share = kNone;
+    timing.ms.fill(kNone);
+    return timing;
+  }
   std::vector<double> seconds;
   std::array<std::vector<double>, kPhases.size()> ms;
-  for (auto step = first; step != trial.steps.end(); ++step) {
+  for (auto step = trial.steps.begin() + warmup; step != trial.steps.end(); ++step) {
     seconds.push_back(step->seconds);
     for (std::size_t i = 0; i < kPhases.size(); ++i) ms[i].push_back(step->ms[i]);
   }
-  Timing timing;
   for (std::size_t i = 0; i < kPhases.size(); ++i) timing.ms[i] = median(ms[i]);
   timing.step_ms = 1e3 * median(seconds);
   timing.tokens_per_second = trial.tokens_per_step / median(seconds);

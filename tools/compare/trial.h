@@ -43,7 +43,7 @@ struct Timing {
   PhaseMs ms = {};                 // medians
   double communication_share = 0;  // share of communication in the sum of the phases' medians
 };
-// If `warmup` leaves no step, the last step is used.
+// NaN where `warmup` leaves no step.
 Timing timing(const Trial& trial, std::int64_t warmup);
 
 }  // namespace stagegpt::compare

@@ -6,6 +6,7 @@
 #include "common/app/standard_output.h"
 #include "common/app/trained_model.h"
 #include "common/base/json.h"
+#include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/model_file.h"
 #include "common/comm/agreement.h"
 #include "common/io/file.h"
@@ -81,6 +82,13 @@ std::vector<std::int32_t> encode(const InspectFlags& flags, const TrainedModel& 
   return ids;
 }
 
+// The state of the run at this checkpoint; none for another model.
+std::optional<TrainerState> state_of(const fs::path& model) {
+  const auto directory = directory_of_model(model);
+  if (!directory || !file_exists(*directory / "trainer_state.json")) return std::nullopt;
+  return naming("--model", [&] { return read_trainer_state(*directory); });
+}
+
 void write(const InspectFlags& flags, const Findings& findings, const Tokenizer& tokenizer) {
   if (flags.json) {
     const std::string text = json_text(to_json(findings, tokenizer), -1);
@@ -124,11 +132,17 @@ int inspect_main(Stage& stage, int argc, char** argv) {
       .model = {.name = flags.model,
                 .machine = machine.description,
                 .parameters = trained.model->parameters().table().numel(),
-                .config = config},
+                .config = config,
+                .step = {},
+                .validation_loss = {}},
       .inspection = inspect(*machine.backend, *trained.model, ids, static_cast<int>(flags.top_k)),
       .tape = trace_tape(config, /*B=*/1, std::ssize(ids)),
       .run = {}};
   on_root(stage.group(), [&] {
+    if (const auto state = state_of(flags.model)) {
+      findings.model.step = state->step;
+      findings.model.validation_loss = state->validation_loss;
+    }
     if (const auto metrics = metrics_of(flags.model)) findings.run = layer_history(*metrics);
     write(flags, findings, *trained.tokenizer);
   });

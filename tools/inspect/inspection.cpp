@@ -150,6 +150,14 @@ std::vector<LensPosition> read_lens(std::span<const float> logits, std::span<con
 
 }  // namespace
 
+double Inspection::loss() const {
+  double sum = 0;
+  for (const LensPosition& position : lens.back()) {
+    if (position.next_probability) sum -= std::log(*position.next_probability);
+  }
+  return sum / (static_cast<double>(ids.size()) - 1);
+}
+
 std::int64_t most_inspected_tokens(const Gpt2Config& config) {
   constexpr std::int64_t kTokens = 256, kProbabilities = 1'000'000;
   const std::int64_t heads = std::int64_t{config.n_layer} * config.n_head;

@@ -51,6 +51,8 @@ struct Inspection {
   std::vector<std::vector<LensPosition>> lens;
   std::vector<AddedByLayer> added;  // (L)
 
+  // The mean of -log(next_probability) after the last layer, in nats per token; NaN for one token.
+  double loss() const;
   const HeadAttention& head(int layer, int head) const {
     return heads[static_cast<std::size_t>(layer) * static_cast<std::size_t>(n_head) +
                  static_cast<std::size_t>(head)];

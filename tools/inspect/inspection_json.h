@@ -19,6 +19,9 @@ struct InspectedModel {
   std::string machine;  // one line
   std::int64_t parameters = 0;
   Gpt2Config config;
+  // Of a checkpoint of a run: the optimizer steps done, and the validation loss there, in nats per token.
+  std::optional<std::int64_t> step = {};
+  std::optional<double> validation_loss = {};
 };
 
 // The text of a token. Bytes that are no UTF-8, because a token may end inside a character, are written as

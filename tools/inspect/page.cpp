@@ -5,6 +5,7 @@
 #include <map>
 
 #include "common/base/grouped.h"
+#include "common/model/vocabulary_padding.h"
 #include "tools/inspect/page_script.h"
 #include "tools/inspect/page_style.h"
 #include "tools/inspect/training_script.h"
@@ -100,12 +101,27 @@ std::string fact(const std::string& name, const std::string& value) {
   return concat("<div><dt>", escaped(name), "</dt><dd>", escaped(value), "</dd></div>\n");
 }
 
+std::string nats(double loss) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.3f nats per token", loss);
+  return text;
+}
+
+// What the model has learnt: facts about a checkpoint of a run, and about this text.
+std::string learnt(const InspectedModel& model, const Inspection& inspection) {
+  std::string facts;
+  if (model.step) facts += fact("steps", grouped(*model.step));
+  if (model.validation_loss) facts += fact("validation loss", nats(*model.validation_loss));
+  if (inspection.ids.size() > 1) facts += fact("loss of this text", nats(inspection.loss()));
+  return facts;
+}
+
 std::string header(const InspectedModel& model, const Inspection& inspection) {
   return concat(
       "<body>\n<!-- ", kInspectionMark, " -->\n<header>\n<h1>Inside ", escaped(model.name),
       "</h1>\n<dl class=\"facts byline\">\n", fact("parameters", grouped(model.parameters)),
       fact("layers", concat(inspection.n_layer)), fact("heads", concat(inspection.n_head)),
-      fact("channels", concat(model.config.n_embd)),
+      fact("channels", concat(model.config.n_embd)), learnt(model, inspection),
       fact("tokens of the text", concat(inspection.ids.size())), fact("machine", model.machine),
       "</dl>\n<noscript><p class=\"warning\">The maps on this page are drawn by its own script, which "
       "this browser does not run. stageN_inspect --json writes the same numbers.</p></noscript>\n"
@@ -191,13 +207,19 @@ std::string megabytes(std::size_t bytes) {
   return text;
 }
 
-std::string tape_section(const TapeGraph& tape) {
+std::string tape_section(const TapeGraph& tape, std::int64_t vocabulary) {
+  const std::int64_t padded = padded_vocabulary(vocabulary);
+  const std::string padding = padded == vocabulary
+                                  ? ""
+                                  : concat(" Logits have ", padded, " columns: the ", vocabulary,
+                                           " tokens of the vocabulary, and padding to a multiple of 128.");
   return concat(
       kTape, "<p>", tape.nodes.size(), " ops, recorded by a forward pass on ", tape.B, " sequence of ",
       tape.T,
       " tokens in f32; the backward pass visits them from the last to the first. A line leads from an op to "
       "those that read its output. Weights and gradients take ",
-      megabytes(tape.weights), ", activations at most ", megabytes(tape.peak), ".</p>\n", kTapeTable);
+      megabytes(tape.weights), ", activations at most ", megabytes(tape.peak), ".", padding, "</p>\n",
+      kTapeTable);
 }
 
 }  // namespace
@@ -206,7 +228,7 @@ std::string inspection_page(const Findings& findings, const Tokenizer& tokenizer
   return concat(
       page_head("Inside " + findings.model.name, kInspectionStyle, Scripts::own),
       header(findings.model, findings.inspection), kAttentionSection, kLens, kAdded,
-      tape_section(findings.tape), kRun,
+      tape_section(findings.tape, findings.model.config.vocab_size), kRun,
       "</main>\n<footer>Written by StageGPT's stageN_inspect. --json writes the same numbers in full "
       "precision.</footer>\n",
       script_data(page_data(findings, tokenizer).dump(-1, ' ', false, Json::error_handler_t::replace)),

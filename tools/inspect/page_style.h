@@ -22,7 +22,7 @@ button { font: inherit; color: inherit; background: none; border: 0; padding: 0;
 .words.small .word { font-size: 0.85rem; }
 .space { opacity: 0.45; }
 .heads { display: grid; gap: 4px; justify-content: start; align-items: center; font-size: 0.75rem; color: var(--quiet); text-align: center; }
-.heads canvas { display: block; width: 100%; aspect-ratio: 1; border: 1px solid var(--rule); border-radius: 3px; }
+.heads canvas { display: block; image-rendering: pixelated; width: 100%; aspect-ratio: 1; border: 1px solid var(--rule); border-radius: 3px; }
 .heads button { border-radius: 3px; min-width: 22px; }
 .heads button[aria-checked="true"] { box-shadow: 0 0 0 2px var(--mark); }
 .layer { text-align: right; padding-right: 0.3rem; white-space: nowrap; }

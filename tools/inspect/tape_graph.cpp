@@ -32,7 +32,9 @@ class Recorder {
     if (input.leaf_id() >= 0) {
       const std::string& name = table_[static_cast<std::size_t>(input.leaf_id())].name;
       node.parameters.push_back(name);
-      node.layer = name.substr(0, name.rfind('.'));
+      const std::string layer = name.substr(0, name.rfind('.'));
+      if (node.layer.find(layer) == std::string::npos)
+        node.layer += concat(node.layer.empty() ? "" : ", ", layer);
       return;
     }
     if (nodes_.empty()) return;

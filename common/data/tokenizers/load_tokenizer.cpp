@@ -1,5 +1,7 @@
 #include "common/data/tokenizers/load_tokenizer.h"
 
+#include <algorithm>
+
 #include "common/base/json.h"
 #include "common/data/tokenizers/llmc_tokenizer.h"
 #include "common/data/tokenizers/named_vocabulary.h"
@@ -40,7 +42,24 @@ NamedMerges read_merges(std::string_view text) {
   return merges;
 }
 
-// GPT-2's files do not say which tokens are special. The token named <|endoftext|> is.
+// The tokens of added_tokens.json beside GPT-2's files, which `transformers` writes there; none if there is
+// no such file.
+std::vector<SpecialToken> read_added_tokens(const fs::path& directory, std::string_view flag) {
+  const fs::path path = directory / "added_tokens.json";
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return {};
+  const MappedFile file(path, flag);
+  return naming_both(flag, path, [&] {
+    const nlohmann::json ids = parse_json(file.text());
+    if (!ids.is_object()) user_error("expected an object, got the JSON type ", ids.type_name());
+    nlohmann::json tokens = nlohmann::json::array();
+    for (const auto& [name, id] : ids.items())
+      tokens.push_back({{"content", name}, {"id", id}, {"special", true}});
+    return read_special_tokens(tokens);
+  });
+}
+
+// GPT-2's files do not say which tokens are special. The token named <|endoftext|> is, and added tokens are.
 std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary_path, const fs::path& merges_path,
                                            std::string_view flag) {
   for (const fs::path& path : {vocabulary_path, merges_path}) {
@@ -50,11 +69,12 @@ std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary_path, cons
     }
   }
   const MappedFile vocabulary_file(vocabulary_path, flag), merges_file(merges_path, flag);
+  std::vector<SpecialToken> special = read_added_tokens(vocabulary_path.parent_path(), flag);
   Vocabulary names = naming_both(flag, vocabulary_path, [&] {
     const nlohmann::json ids = parse_json(vocabulary_file.text());
-    std::vector<SpecialToken> special;
     const auto end = ids.is_object() ? ids.find(kEndOfText) : ids.end();
-    if (end != ids.end() && end->is_number_integer())
+    const bool added = std::ranges::find(special, kEndOfText, &SpecialToken::text) != special.end();
+    if (!added && end != ids.end() && end->is_number_integer())
       special.push_back({kEndOfText, end->get<std::int32_t>()});
     return read_vocabulary(ids, std::move(special));
   });

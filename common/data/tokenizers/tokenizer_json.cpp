@@ -31,27 +31,6 @@ std::string type_of(const nlohmann::json& object) {
   return object.is_object() ? object.value("type", "") : "";
 }
 
-std::vector<SpecialToken> read_special_tokens(const nlohmann::json& added_tokens) {
-  constexpr std::size_t kMost = 1024;  // the time to search a text grows with their number
-  if (added_tokens.size() > kMost)
-    user_error("there are ", added_tokens.size(), " added tokens, expected at most ", kMost);
-  std::vector<SpecialToken> special;
-  for (const nlohmann::json& token : added_tokens) {
-    const nlohmann::json& id = token.at("id");
-    if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
-      user_error("an added token's id is ", id.dump(), ", expected 0 to ", INT32_MAX);
-    special.push_back({token.at("content").get<std::string>(), id.get<std::int32_t>()});
-    const auto same = std::ranges::find(special, special.back().text, &SpecialToken::text);
-    if (same != special.end() - 1) user_error("the added token '", same->text, "' occurs twice");
-    if (special.back().text.empty()) user_error("an added token is empty");
-    if (!token.value("special", false)) {
-      user_error("the added token '", special.back().text, "' is not special, which is not supported");
-    }
-    for (const char* option : {"lstrip", "rstrip", "single_word"}) require(token, option, {false});
-  }
-  return special;
-}
-
 void require_byte_level(const nlohmann::json& json) {
   const nlohmann::json& pre_tokenizer = field(json, "pre_tokenizer");
   if (type_of(pre_tokenizer) != "ByteLevel") {
@@ -99,6 +78,27 @@ std::unique_ptr<Tokenizer> read_word_level(const nlohmann::json& json, std::vect
 }
 
 }  // namespace
+
+std::vector<SpecialToken> read_special_tokens(const nlohmann::json& added_tokens) {
+  constexpr std::size_t kMost = 1024;  // the time to search a text grows with their number
+  if (added_tokens.size() > kMost)
+    user_error("there are ", added_tokens.size(), " added tokens, expected at most ", kMost);
+  std::vector<SpecialToken> special;
+  for (const nlohmann::json& token : added_tokens) {
+    const nlohmann::json& id = token.at("id");
+    if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
+      user_error("an added token's id is ", id.dump(), ", expected 0 to ", INT32_MAX);
+    special.push_back({token.at("content").get<std::string>(), id.get<std::int32_t>()});
+    const auto same = std::ranges::find(special, special.back().text, &SpecialToken::text);
+    if (same != special.end() - 1) user_error("the added token '", same->text, "' occurs twice");
+    if (special.back().text.empty()) user_error("an added token is empty");
+    if (!token.value("special", false)) {
+      user_error("the added token '", special.back().text, "' is not special, which is not supported");
+    }
+    for (const char* option : {"lstrip", "rstrip", "single_word"}) require(token, option, {false});
+  }
+  return special;
+}
 
 std::string tokenizer_json(const Tokenizer& tokenizer) {
   Json added = Json::array();

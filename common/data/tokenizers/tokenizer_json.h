@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/data/tokenizers/tokenizer.h"
 
@@ -12,6 +13,9 @@ std::string tokenizer_json(const Tokenizer& tokenizer);
 // tokenizer_config.json, which `transformers` reads from the same directory: the roles of the special tokens.
 // `longest` is the model's context length in tokens.
 std::string tokenizer_config_json(const Tokenizer& tokenizer, std::int64_t longest);
+
+// The special tokens of a list as in `added_tokens`. Throws UserError for a token that is not special.
+std::vector<SpecialToken> read_special_tokens(const nlohmann::json& added_tokens);
 
 // Reads files of tokenizer_json(), and files of other programs for tokenizers like GPT-2's: byte-level BPE
 // with GPT-2's pre-tokenisation and no normalisation. Throws UserError that names what is invalid or not
