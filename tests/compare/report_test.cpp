@@ -37,7 +37,8 @@ TEST(Statistics, TimingLeavesOutTheWarmUp) {
   EXPECT_DOUBLE_EQ(timed.tokens_per_second, 512);
   EXPECT_DOUBLE_EQ(timed.communication_share, 0.25);
   EXPECT_DOUBLE_EQ(timed.ms[2], 250);
-  EXPECT_DOUBLE_EQ(timing(slow_start, 99).step_ms, 500);  // one step is left
+  EXPECT_DOUBLE_EQ(timing(slow_start, 4).step_ms, 500);
+  EXPECT_TRUE(std::isnan(timing(slow_start, 5).step_ms));  // no step is left
 }
 
 TEST(Statistics, OneDisturbedStepChangesNoPhase) {
@@ -101,6 +102,23 @@ TEST(Speeds, LeaveOutWhoIsNotTimed) {
   comparison.entries[1].contestant.timed = false;
   comparison.entries[2].trials.clear();
   EXPECT_EQ(speeds(comparison).size(), 1u);
+}
+
+TEST(Speeds, NeedStepsAfterTheWarmUp) {
+  Comparison comparison = made_comparison();
+  comparison.experiment.warmup = 5;
+  check(comparison);
+  EXPECT_TRUE(speeds(comparison).empty());
+  const std::string note = "No speed: the first 5 steps of a run are warm-up, and a run has 5.";
+  const std::string report = terminal_report(comparison);
+  EXPECT_NE(report.find(note), std::string::npos) << report;
+  EXPECT_EQ(report.find("tokens/s"), std::string::npos) << report;
+  EXPECT_NE(page(comparison).find(note), std::string::npos);
+  const Json json = Json::parse(results_json(comparison).dump());
+  EXPECT_TRUE(json["speed"].empty());
+  EXPECT_TRUE(json["contestants"][0]["trials"][0]["tokens_per_second"].is_null());
+  EXPECT_NE(results_csv(comparison).find("stage0,0,CPU,1,1,1,2,8,false,1,5,,,"), std::string::npos)
+      << results_csv(comparison);
 }
 
 TEST(ResultsJson, HasTheFieldsOfItsDocument) {

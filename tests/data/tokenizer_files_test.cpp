@@ -86,6 +86,23 @@ TEST_F(Gpt2Files, UnderBothNames) {
   expect_same(*tokenizer, *load_tokenizer(directory.path() / "merges.txt", "--tokenizer-path"));
 }
 
+// As `transformers` saves a tokenizer with tokens that a user has added.
+TEST_F(Gpt2Files, WithAddedTokens) {
+  const auto size = static_cast<std::int32_t>(tokenizer->size());
+  directory.write("added_tokens.json", nlohmann::json({{"<|pad|>", size + 1}, {"<|user|>", size}}).dump());
+  const auto added = load("vocab.json", "merges.txt");
+  EXPECT_EQ(added->size(), size + 2);
+  EXPECT_EQ(added->end_of_text(), tokenizer->end_of_text());
+  EXPECT_EQ(added->encode(kText), tokenizer->encode(kText));
+  const std::vector<std::int32_t> ids = added->encode("<|user|>!<|pad|>", SpecialTokens::recognised);
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{size, 0, size + 1}));
+  EXPECT_EQ(added->decode(ids), "<|user|>!<|pad|>");
+  directory.write("added_tokens.json", nlohmann::json({{"<|pad|>", size + 1}}).dump());
+  expect_refused(concat("token '<|pad|>' has the id ", size + 1, ", expected 0 to ", size));
+  directory.write("added_tokens.json", "[]");
+  expect_refused("added_tokens.json: expected an object, got the JSON type array");
+}
+
 TEST_F(Gpt2Files, WithWindowsLineEnds) {
   for (std::string& merge : merges) merge += '\r';
   expect_same(*tokenizer, *load());

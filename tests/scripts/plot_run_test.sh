@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/fox" "$work/owl" "$work/empty" "$work/broken" "$work/_x" "$work/"'a$b^$' "$work/lists"
 for step in 1 2 3; do
-  echo '{"version":2,"step":'$step',"loss":'$((5 - step))',"grad_norm":null,"learning_rate":0.1,"tokens_per_second":9,"validation_loss":2,"validation_accuracy":0.5,"validation_perplexity":7.4}'
+  echo '{"version":2,"step":'$step',"loss":'$((5 - step))',"grad_norm":null,"learning_rate":0.1,"tokens_per_second":9,"validation_loss":2,"validation_accuracy":0.5,"validation_perplexity":7.4,"bits_per_byte":2.5}'
   [ $step = 3 ] || echo '{"version":1,"step":'$step',"loss":4,"grad_norm":1,"learning_rate":0.1}' >>"$work/owl/metrics.jsonl"
 done >"$work/fox/metrics.jsonl"
 printf '{"version":2,"st' >>"$work/fox/metrics.jsonl"  # an incomplete line
@@ -34,7 +34,7 @@ refused() {  # refused MESSAGE ARGUMENT...
 draw "$work/fox" --output "$work/one.png" || fail "$(cat "$work/said")"
 [ "$(head -c 8 "$work/one.png" | od -An -tx1 | tr -d ' ')" = 89504e470d0a1a0a ] || fail "no PNG"
 draw "$work/fox" "$work/owl" --output "$work/two.svg" || fail "$(cat "$work/said")"
-for text in "fox, validation" owl "Learning rate" "nats per token" "tokens per second" "Gradient norm" "accuracy"; do
+for text in "fox, validation" owl "Learning rate" "nats per token" "tokens per second" "Gradient norm" "accuracy" "bits per byte"; do
   grep -qF "$text" "$work/two.svg" || fail "two.svg lacks $text"
 done
 draw "$work/_x" "$work/"'a$b^$' --output "$work/names.svg" || fail "$(cat "$work/said")"

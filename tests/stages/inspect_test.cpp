@@ -50,12 +50,17 @@ TEST_F(Inspect, ShowsWhatTheModelComputes) {
   EXPECT_EQ(found["lens"][1]["after"], "h.0");
   ASSERT_EQ(found["added"].size(), 1u);
   for (const char* branch : {"attention", "mlp"}) EXPECT_GT(found["added"][0][branch], 0.01) << branch;
+  double loss = 0;
   for (std::int64_t t = 0; t < T; ++t) {
     EXPECT_EQ(found["tokens"][t]["text"], std::string(1, "the cat sat"[t]));
     const auto row =
         std::span(all).subspan(static_cast<std::size_t>(t * logits.shape()[-1]), static_cast<std::size_t>(V));
     double sum = 0;
     for (const float logit : row) sum += std::exp(static_cast<double>(logit));
+    if (t + 1 < T) {
+      const float next = row[static_cast<std::size_t>(ids[static_cast<std::size_t>(t) + 1])];
+      loss += (std::log(sum) - static_cast<double>(next)) / static_cast<double>(T - 1);
+    }
     const nlohmann::json& top = found["lens"][1]["positions"][t]["top"];
     ASSERT_EQ(top.size(), 3u);
     EXPECT_EQ(top[0]["id"], std::ranges::max_element(row) - row.begin());
@@ -70,6 +75,37 @@ TEST_F(Inspect, ShowsWhatTheModelComputes) {
       EXPECT_NEAR(parts, 1, 1e-5);
     }
   }
+  EXPECT_NEAR(found["loss"], loss, 1e-5);
+}
+
+// Of a checkpoint the page says how far it is trained.
+TEST_F(Inspect, SaysStepAndLosses) {
+  train_on(cats(100), "4");
+  const ProgramResult result =
+      inspect({"--model", "run", "--prompt", "the cat sat", "--json", "out.json", "--out", "page.html"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const nlohmann::json found = nlohmann::json::parse(read_bytes(in("out.json"))),
+                       state = nlohmann::json::parse(read_bytes(in("run/latest/trainer_state.json")));
+  EXPECT_EQ(found["step"], 4);
+  EXPECT_EQ(found["validation_loss"], state["validation_loss"]);
+  const std::string page = read_bytes(in("page.html"));
+  EXPECT_NE(page.find("<dt>steps</dt><dd>4</dd>"), std::string::npos);
+  char losses[160];
+  std::snprintf(losses, sizeof losses,
+                "<dt>validation loss</dt><dd>%.3f nats per token</dd></div>\n<div><dt>loss of this text</dt>"
+                "<dd>%.3f nats per token</dd>",
+                state["validation_loss"].get<double>(), found["loss"].get<double>());
+  EXPECT_NE(page.find(losses), std::string::npos) << losses;
+  EXPECT_NE(page.find("Logits have 128 columns: the 13 tokens of the vocabulary, and padding"),
+            std::string::npos);
+  // A model of another program has no steps.
+  std::filesystem::create_directory(in("other"));
+  for (const char* file : {"config.json", "model.safetensors", "tokenizer.json"})
+    std::filesystem::copy_file(in("run/latest") / file, in("other") / file);
+  const ProgramResult other = inspect({"--model", "other", "--prompt", "t", "--json", "-"});
+  ASSERT_EQ(other.exit_code, 0) << other.errors;
+  const nlohmann::json alone = nlohmann::json::parse(other.output);
+  for (const char* field : {"step", "validation_loss", "loss"}) EXPECT_TRUE(alone[field].is_null()) << field;
 }
 
 // A text of markup, of characters of several bytes, and of white space ends no element of the page.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tests/support/patterns.h"
 #include "tests/support/program.h"
@@ -110,6 +111,26 @@ TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
                                      "checkpoint: run/checkpoints/step_00000001 (# MB, # s)\n"
                                      "trained in # s: no validation (--val-fraction 0)\nmodel: run/latest\n");
   EXPECT_EQ(none.output, "");
+}
+
+TEST_F(ProgramText, OfADryRunHasTheLeastTimeAndThePadding) {
+  const Arguments flags = {"--val-fraction", "0.25", "--steps", "50", "--dry-run"};
+  const nlohmann::json plan = nlohmann::json::parse(train(flags + Arguments{"--json"}).output);
+  EXPECT_EQ(plan["tokens_per_step"], 16);
+  EXPECT_DOUBLE_EQ(plan["total_flops"], 50 * 16 * plan["flops_per_token"].get<double>());
+  EXPECT_GT(plan["peak_flops_per_second"], 1e7);
+  EXPECT_DOUBLE_EQ(plan["seconds_at_peak"].get<double>() * plan["peak_flops_per_second"].get<double>(),
+                   plan["total_flops"]);
+  const std::string output =
+      train({"--n-embd", "64", "--steps", "1000000000", "--batch-size", "1000", "--dry-run"}).output;
+  EXPECT_TRUE(std::regex_search(
+      output, std::regex("\ntime        at least [0-9]+:[0-9]{2}:[0-9]{2} \\(h:min:s\\): training alone, at "
+                         "the peak of [0-9.e+]+ FLOP/s\n")))
+      << output;
+  // (9 + 8) · 64 + 12 · 64² + 13 · 64 + 2 · 64 parameters of 4 bytes are 0.2 MiB.
+  EXPECT_TRUE(std::regex_search(
+      output, std::regex("\n  weights +0\\.[0-9]  with padding; the parameters alone take 0\\.2\n")))
+      << output;
 }
 
 TEST_F(ProgramText, OfATrainingSaysHowManyParametersAreTrained) {

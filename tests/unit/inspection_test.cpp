@@ -284,7 +284,7 @@ TEST(Tape, has_the_ops_of_the_model_with_what_they_read) {
     EXPECT_EQ(node.bytes, bytes) << i;
   };
   ASSERT_EQ(tape.nodes.size(), 2 + 7 * 3 + 2u);
-  expect(0, "embedding", "wpe", {}, {{B, T, C}});
+  expect(0, "embedding", "wte, wpe", {}, {{B, T, C}});
   expect(1, "layernorm", "h.0.ln_1", {0}, {{B, T, C}});
   expect(2, "linear", "h.0.attn.c_attn", {1}, {{B, T, 3 * C}});
   expect(3, "attention", "", {2}, {{B, T, C}});
