@@ -19,7 +19,7 @@
 namespace stagegpt {
 namespace {
 
-constexpr std::size_t kBlockBytes = std::size_t{1} << 18;
+constexpr std::size_t kUnpackedBlock = std::size_t{1} << 18;
 
 FileDescriptor make_nameless_file(const std::filesystem::path& directory) {
   std::string name = (directory / "spool.XXXXXX").string();
@@ -35,11 +35,11 @@ template <class Use>
 void read_unpacked(const FileDescriptor& file, const Use& use) {
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> packed(gzdopen(dup(file.get()), "rb"), gzclose);
   if (!packed) throw std::runtime_error(concat("cannot read: ", std::strerror(errno)));
-  gzbuffer(packed.get(), kBlockBytes);
+  gzbuffer(packed.get(), kUnpackedBlock);
   ByteProgress progress("copy");
   struct stat info {};
   const bool sized = fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode);
-  std::vector<char> block(kBlockBytes);
+  std::vector<char> block(kUnpackedBlock);
   int read = 0;
   while ((read = gzread(packed.get(), block.data(), static_cast<unsigned>(block.size()))) > 0) {
     StopSignals::throw_if_requested();
