@@ -29,7 +29,12 @@ h3 { font-size: 1rem; margin: 1.5rem 0 0.5rem; }
 p { margin: 0.6rem 0; max-width: 46rem; }
 .byline, .note, .unit, footer { color: var(--quiet); font-size: 0.9rem; }
 .byline { margin: 0.4rem 0 0; }
-.scroll { overflow-x: auto; margin: 0.75rem 0; }
+/* A shadow at the right edge says that there is more; at the end, what scrolls with the table covers it. */
+.scroll {
+  overflow-x: auto; margin: 0.75rem 0;
+  background: linear-gradient(to left, var(--paper) 40%, transparent) right / 2.5rem 100% no-repeat local,
+    linear-gradient(to left, var(--rule), transparent) right / 0.75rem 100% no-repeat;
+}
 .scroll:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 figure { margin: 0; min-width: 0; }
 figcaption { font-weight: 600; font-size: 0.95rem; margin-bottom: 0.5rem; }
