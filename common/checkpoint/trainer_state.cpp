@@ -76,6 +76,13 @@ BestValidation parse_best_validation(const nlohmann::json& json) {
           .worse = natural<std::int64_t>(json, "worse", kMostSteps)};
 }
 
+UpdateCounts parse_updates(const nlohmann::json& json) {
+  UpdateCounts updates{.all = natural<std::int64_t>(json, "all", kMostSteps)};
+  for (const auto& [name, own] : json.at("fewer").items())
+    updates.fewer[name] = natural<std::int64_t>(json.at("fewer"), name.c_str(), json.at("all"));
+  return updates;
+}
+
 }  // namespace
 
 std::string to_json_text(const TrainerState& state) {
@@ -86,10 +93,12 @@ std::string to_json_text(const TrainerState& state) {
                      {"data_position", state.data_position},
                      {"seed", state.seed},
                      {"schedule", to_json(state.schedule)},
+                     {"updates", {{"all", state.updates.all}, {"fewer", state.updates.fewer}}},
                      {"train_data",
                       {{"tokens", state.train_tokens},
                        {"of", data.of == TokenIdentity::Of::ids ? kIds : kShards},
                        {"xxh3_128", data.hash}}},
+                     {"validation_xxh3_128", state.validation_hash},
                      {"validation_loss", state.validation_loss ? Json(*state.validation_loss) : Json()},
                      {"validation_tokens", state.validation_tokens ? Json(*state.validation_tokens) : Json()},
                      {"best_validation", state.best_validation ? to_json(*state.best_validation) : Json()}};
@@ -108,9 +117,11 @@ TrainerState parse_trainer_state(std::string_view text) {
     state.data_position = natural<std::int64_t>(json, "data_position", kMostSamples);
     state.seed = natural<std::uint64_t>(json, "seed");
     state.schedule = parse_schedule(json.at("schedule"));
+    state.updates = json.contains("updates") ? parse_updates(json["updates"]) : UpdateCounts{state.step};
     const nlohmann::json& data = json.at("train_data");
     state.train_tokens = natural<std::int64_t>(data, "tokens");
     state.train_identity = parse_identity(data, version);
+    state.validation_hash = json.value("validation_xxh3_128", "");
     if (!json.at("validation_loss").is_null()) state.validation_loss = number(json, "validation_loss");
     if (const auto tokens = json.find("validation_tokens"); tokens != json.end() && !tokens->is_null()) {
       state.validation_tokens = natural<std::int64_t>(json, "validation_tokens");

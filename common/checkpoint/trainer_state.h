@@ -9,6 +9,7 @@
 
 #include "common/data/token_sequence.h"
 #include "common/optim/lr_schedule.h"
+#include "common/optim/update_counts.h"
 
 namespace stagegpt {
 
@@ -27,8 +28,10 @@ struct TrainerState {
   std::int64_t data_position = 0;         // samples taken by all ranks together
   std::uint64_t seed = 0;                 // with the step, the state of all random numbers
   LrSchedule schedule;                    // of the steps so far; a resumed run may have another horizon
+  UpdateCounts updates;                   // of the moments; in states of older versions one for each step
   std::int64_t train_tokens = 0;          // the number of training tokens
   TokenIdentity train_identity;           // of the training tokens
+  std::string validation_hash;            // of the validation tokens; empty in states of older versions
   std::optional<double> validation_loss;  // nats per token at this step, if it was measured
   // The number of tokens of that loss. Losses of one run over the same number are over the same tokens.
   // Missing in states of older versions.

@@ -133,12 +133,13 @@ ArenaParts ParameterTable::norms() const {
   return parts;
 }
 
-std::vector<DecayRange> ParameterTable::decay_ranges(double weight_decay, ArenaRange part) const {
+std::vector<DecayRange> ParameterTable::decay_ranges(
+    double weight_decay, ArenaRange part, const std::function<bool(const Parameter&)>& chosen) const {
   std::vector<DecayRange> ranges;
-  bool after_trained = false;
+  bool after_chosen = false;
   for (const Parameter& row : rows_) {
-    const bool adjoins = std::exchange(after_trained, row.trained);
-    if (!row.trained) continue;
+    const bool is_chosen = chosen(row), adjoins = std::exchange(after_chosen, is_chosen);
+    if (!is_chosen) continue;
     const double decay = row.decays() ? weight_decay : 0;
     const std::int64_t begin = std::max(row.offset, part.begin) - part.begin;
     const std::int64_t end = std::min(row.offset + row.arena_shape().numel(), part.end) - part.begin;

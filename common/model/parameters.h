@@ -112,9 +112,11 @@ class ParameterTable {
   std::vector<Piece> pieces(const ArenaRange& part, std::int64_t most) const;
   // Where the parameters of layernorms are. Neighbours are one range.
   ArenaParts norms() const;
-  // Divides the trained parameters in a part of the arena into ranges with and without weight decay, for
+  // Divides the chosen parameters in a part of the arena into ranges with and without weight decay, for
   // AdamW. Positions are relative to the beginning of the part.
-  std::vector<DecayRange> decay_ranges(double weight_decay, ArenaRange part) const;
+  std::vector<DecayRange> decay_ranges(
+      double weight_decay, ArenaRange part,
+      const std::function<bool(const Parameter&)>& chosen = &Parameter::trained) const;
 
  private:
   std::vector<Parameter> rows_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/model/parameters.h"
+#include "common/optim/update_counts.h"
 
 namespace stagegpt {
 
@@ -25,8 +26,9 @@ class AdamW {
   // A part of the arena that is updated, and its moments.
   struct Part {
     ArenaRange range;
-    Moments moments;                // (range.size())
-    std::vector<DecayRange> decay;  // relative to the beginning of the part
+    Moments moments;  // (range.size())
+    // What each group of parameters has of it, relative to its beginning.
+    std::vector<std::vector<DecayRange>> decay = {};
   };
 
   // Updates the whole arena.
@@ -39,8 +41,10 @@ class AdamW {
   // Computes the squared norm of the gradients of each part, or of each block. The caller must then sum them,
   // unless there is only one part (GradientSync::sum_squared_norms) before update().
   void measure_norms(const Parameters& parameters);
-  // Sets the learning rate and the number of the next update. `step` counts from 0.
-  void set_step(double learning_rate, std::int64_t step);
+  // The moments are those after so many updates. Not after the first update.
+  void restore(const Parameters& parameters, const UpdateCounts& updates);
+  // Sets the learning rate and the number of the next update, which counts from 0.
+  void set_step(double learning_rate, std::int64_t update);
   // One update of the owned weights and, if there is one, of their shadow, after measure_norms() and
   // set_step(). Like measure_norms(), it can be part of repeated work (Backend::repeat()).
   void update(const Parameters& parameters);
@@ -62,12 +66,19 @@ class AdamW {
   }
   std::int64_t number_of_norms(const ArenaParts& owned) const;
 
+  // The parameters that have missed the same number of updates, for want of training.
+  struct Group {
+    std::int64_t missed;
+    AdamWStep step;  // with its rates in the backend's memory
+  };
+
   Backend& backend_;
+  AdamWConfig config_;
   Moments moments_;
   std::vector<Part> parts_;
   bool norm_in_blocks_;
   Tensor squared_norms_, squared_norm_;
-  AdamWStep step_;  // with its rates in the backend's memory
+  std::vector<Group> groups_;
 };
 
 }  // namespace stagegpt

@@ -3,6 +3,11 @@
 #include "common/base/error.h"
 
 namespace stagegpt {
+namespace {
+
+std::string counted(std::int64_t steps) { return concat(steps, steps == 1 ? " step" : " steps"); }
+
+}  // namespace
 
 void NonFiniteSteps::count(const StepReport& report) {
   last_ = !report.finite();
@@ -20,13 +25,15 @@ std::string NonFiniteSteps::description(const StepReport& report, const std::str
                                   ", gradient norm ", report.grad_norm, ")");
   if (rule_ == NonFinite::stop) return what;
   const bool is_last = steps_ == kTold && !end_run();
-  return concat(what, "; ", skipped_, " steps skipped", end_run() ? concat(", ", in_a_row_, " in a row") : "",
+  return concat(what, "; ", counted(skipped_), " skipped",
+                end_run() ? concat(", ", in_a_row_, " in a row") : "",
                 is_last ? "; further ones are counted but not reported" : "");
 }
 
 std::string NonFiniteSteps::summary() const {
   if (steps_ == 0) return "";
-  return concat("note: loss or gradient not finite in ", steps_, " steps, ", skipped_, " steps skipped");
+  return concat("note: loss or gradient not finite in ", counted(steps_), ", ", counted(skipped_),
+                " skipped");
 }
 
 }  // namespace stagegpt

@@ -1,5 +1,7 @@
 #include "common/train/resumed_state.h"
 
+#include <iostream>
+
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/run_directory.h"
 
@@ -17,7 +19,7 @@ bool trained_on(const TrainerState& state, const TokenSequence& tokens, const To
 }  // namespace
 
 TrainerState read_resumed_state(const std::filesystem::path& checkpoint, const TrainerConfig& config,
-                                const TokenSequence& tokens, const TokenIdentity& identity) {
+                                const Corpus& corpus) {
   TrainerState state = read_trainer_state(checkpoint);
   if (checkpoint.filename() != checkpoint_name(state.step)) {
     user_error("--resume: ", checkpoint, ": expected the state of the step in its name, got step ",
@@ -26,12 +28,18 @@ TrainerState read_resumed_state(const std::filesystem::path& checkpoint, const T
   if (state.seed != config.seed) {
     user_error("--seed: expected ", state.seed, " as in ", checkpoint, ", got ", config.seed);
   }
-  if (!trained_on(state, tokens, identity)) {
+  if (!trained_on(state, corpus.train, corpus.train_identity)) {
     user_error("--data: these are not the ", state.train_tokens, " tokens that ", checkpoint,
                " was trained on; to train on other data, start a new run with --model ", checkpoint);
   }
   if (state.step > config.schedule.steps) {
     user_error("--steps: the run has done ", state.step, " steps already, more than ", config.schedule.steps);
+  }
+  if (!state.validation_hash.empty() && state.validation_hash != corpus.validation_identity.hash) {
+    std::cerr
+        << "note: these are other validation tokens than before; losses from here on cannot be compared with "
+           "earlier ones, and the best validation begins anew\n";
+    state.best_validation.reset();
   }
   return state;
 }

@@ -4,14 +4,14 @@
 #include <filesystem>
 
 #include "common/checkpoint/trainer_state.h"
-#include "common/data/token_sequence.h"
+#include "common/data/corpus.h"
 #include "common/train/trainer_config.h"
 
 namespace stagegpt {
 
 // Reads it. Throws UserError, naming the flag, unless a run with these settings, on these tokens, can
-// continue from it.
+// continue from it. Prints a note if the validation tokens are others; then there is no best validation.
 TrainerState read_resumed_state(const std::filesystem::path& checkpoint, const TrainerConfig& config,
-                                const TokenSequence& tokens, const TokenIdentity& identity);
+                                const Corpus& corpus);
 
 }  // namespace stagegpt

@@ -23,9 +23,12 @@ Trainer::Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Languag
       clock_(backend.make_timer()),
       passes_(backend, grid, sync_, model, data, config, clock_),
       optimizer_(backend, model.parameters(), config.adamw, sync_.owned(model.parameters().weights().numel()),
-                 sync_.traits().norm_in_blocks) {}
+                 sync_.traits().norm_in_blocks),
+      table_(gpt2_parameter_table(model.config())) {}
 
-void Trainer::restore(std::int64_t steps_done, std::int64_t data_position) {
+void Trainer::restore(std::int64_t steps_done, std::int64_t data_position, const UpdateCounts& updates) {
+  updates_ = updates;
+  optimizer_.restore(model_.parameters(), updates);
   step_ = steps_done;
   samples_ = data_position;
   passes_.batches().seek(data_position);
@@ -50,6 +53,7 @@ StepReport Trainer::step(const Tape::OpWatch& watch, LayerWatch* layers) {
   // With one process, the host has not waited for the device so far.
   read_results(report);
   report.communication = sync_.take_report();
+  if (!report.skipped()) updates_.add(table_);
   ++step_;
   samples_ += passes_.batches().division().samples();
   return report;
@@ -61,7 +65,7 @@ void Trainer::update(double learning_rate, LayerWatch* layers) {
   const auto end = [&](PhaseClock::Phase phase) {
     if (!repeated) clock_.end(phase);
   };
-  optimizer_.set_step(learning_rate, step_);
+  optimizer_.set_step(learning_rate, updates_.all);
   const auto work = [&] {
     optimizer_.measure_norms(parameters);
     end(&PhaseSeconds::optimizer);

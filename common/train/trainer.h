@@ -26,8 +26,10 @@ class Trainer {
   std::int64_t steps_done() const { return step_; }
   // Number of samples that all ranks together have consumed.
   std::int64_t data_position() const { return samples_; }
+  // The updates that the moments have had: the steps that were not skipped.
+  const UpdateCounts& updates() const { return updates_; }
   // Continues after `steps_done` steps. Weights and moments are restored separately.
-  void restore(std::int64_t steps_done, std::int64_t data_position);
+  void restore(std::int64_t steps_done, std::int64_t data_position, const UpdateCounts& updates);
   const AdamW& optimizer() const { return optimizer_; }
   // Afterwards the model's Parameters::weights() are up to date on every rank. A collective call, needed
   // before they are read.
@@ -54,6 +56,8 @@ class Trainer {
   StepPasses passes_;
   AdamW optimizer_;
   Recording recorded_update_;
+  ParameterTable table_;  // of the whole model
+  UpdateCounts updates_;
   std::int64_t step_ = 0;
   std::int64_t samples_ = 0;
 };

@@ -23,22 +23,21 @@ TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync,
       table_(gpt2_parameter_table(model.config())),
       config_(config),
       data_(corpus.train, model.config().block_size, config.trainer.seed, corpus.mixture),
-      train_identity_(corpus.train_identity),
+      corpus_(corpus),
       validation_(backend, grid, model, corpus, config),
       trainer_(backend, grid, sync, model, data_, config.trainer),
       non_finite_(config.non_finite),
       saver_(grid, backend, model, *corpus.tokenizer, config.keep, config.trainer.timeline) {}
 
 void TrainingRun::resume(const std::filesystem::path& checkpoint) {
-  const TrainerState state = parse_trainer_state(text_from_root(group_, [&] {
-    return to_json_text(read_resumed_state(checkpoint, config_.trainer, data_.tokens(), train_identity_));
-  }));
+  const TrainerState state = parse_trainer_state(text_from_root(
+      group_, [&] { return to_json_text(read_resumed_state(checkpoint, config_.trainer, corpus_)); }));
   std::optional<MomentFiles> moments;
   agree(group_, [&] { moments.emplace(checkpoint, table_); });
   load_moments(backend_, grid_, model_, trainer_.optimizer(),
                {with_heartbeat(moments->values().m, StopSignals::throw_if_requested),
                 with_heartbeat(moments->values().v, StopSignals::throw_if_requested)});
-  trainer_.restore(state.step, state.data_position);
+  trainer_.restore(state.step, state.data_position, state.updates);
   validation_.restore(state.best_validation);
   saved_step_ = state.step;
 }
@@ -223,7 +222,8 @@ void TrainingRun::try_to_save() {
 
 bool TrainingRun::save_before(std::int64_t step) {
   const TrainerConfig& config = config_.trainer;
-  trainer_.restore(step, trainer_.data_position() - config.batch_size * config.grad_accumulation);
+  trainer_.restore(step, trainer_.data_position() - config.batch_size * config.grad_accumulation,
+                   trainer_.updates());
   validation_.forget();
   if (saved_step_ != step) try_to_save();
   return saved_step_ == step;
@@ -235,8 +235,10 @@ TrainerState TrainingRun::state() const {
           .data_position = trainer_.data_position(),
           .seed = config_.trainer.seed,
           .schedule = config_.trainer.schedule,
+          .updates = trainer_.updates(),
           .train_tokens = data_.tokens().size(),
-          .train_identity = train_identity_,
+          .train_identity = corpus_.train_identity,
+          .validation_hash = corpus_.validation_identity.hash,
           .validation_loss = validated ? std::optional(validated->loss) : std::nullopt,
           .validation_tokens = validated ? std::optional(validated->tokens) : std::nullopt,
           .best_validation = validation_.best()};

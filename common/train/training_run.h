@@ -84,7 +84,7 @@ class TrainingRun {
   RunDirectory* directory_ = nullptr;
   TrainingRunConfig config_;
   DataLoader data_;
-  TokenIdentity train_identity_;
+  const Corpus& corpus_;
   RunValidation validation_;
   Trainer trainer_;
   NonFiniteSteps non_finite_;

@@ -23,8 +23,10 @@ TrainerState made_state() {
                        .min_lr = 0.125,
                        .warmup_steps = 3,
                        .steps = 40},
+          .updates = {.all = 11, .fewer = {{"wpe.weight", 4}}},
           .train_tokens = 5000,
           .train_identity = {TokenIdentity::Of::shards, "00ff"},
+          .validation_hash = "11ff",
           .validation_loss = 2.25,
           .validation_tokens = 768,
           .best_validation = BestValidation{.loss = 2.125, .tokens = 768, .step = 9, .worse = 1}};
@@ -43,11 +45,18 @@ constexpr const char* kState = R"({
     "warmup_steps": 3,
     "steps": 40
   },
+  "updates": {
+    "all": 11,
+    "fewer": {
+      "wpe.weight": 4
+    }
+  },
   "train_data": {
     "tokens": 5000,
     "of": "shards",
     "xxh3_128": "00ff"
   },
+  "validation_xxh3_128": "11ff",
   "validation_loss": 2.25,
   "validation_tokens": 768,
   "best_validation": {
@@ -77,13 +86,15 @@ TEST(TrainerStateFile, OfTheFirstVersionHasTheHashOfIds) {
   Json json = Json::parse(kState);
   json["version"] = 1;
   json["train_data"].erase("of");
-  json.erase("validation_tokens");
-  json.erase("best_validation");
+  for (const char* later : {"validation_tokens", "best_validation", "updates", "validation_xxh3_128"})
+    json.erase(later);
   const TrainerState state = parse_trainer_state(json.dump());
   EXPECT_EQ(state.train_identity, (TokenIdentity{TokenIdentity::Of::ids, "00ff"}));
   EXPECT_EQ(state.validation_loss, 2.25);
   EXPECT_EQ(state.validation_tokens, std::nullopt);
   EXPECT_EQ(state.best_validation, std::nullopt);
+  EXPECT_EQ(state.updates, UpdateCounts{12});
+  EXPECT_EQ(state.validation_hash, "");
 }
 
 TEST(TrainerStateFile, MayHaveABestLossThatIsNoNumber) {
@@ -121,6 +132,7 @@ TEST(TrainerStateFile, IsRefusedWhereItCannotBeTrue) {
   EXPECT_EQ(refusal_of("/validation_loss", true), "'validation_loss' is true, expected a number");
   EXPECT_EQ(refusal_of("/validation_tokens", 1.5),
             "'validation_tokens' is 1.5, expected a non-negative integer");
+  EXPECT_EQ(refusal_of("/updates/fewer/wpe.weight", 12), "'wpe.weight' is 12, expected at most 11");
   EXPECT_EQ(refusal_of("/schedule/kind", "square"), "'kind' is not a learning-rate schedule");
   EXPECT_EQ(refusal_of("/train_data/of", "words"), "'of' is neither 'ids' nor 'shards'");
   const std::string other = "not version 1 or 2 of 'stagegpt trainer state'";

@@ -139,6 +139,15 @@ TEST_F(Resume, WithFrozenParameters) {
             std::string::npos)
       << thawed.errors;
   EXPECT_NE(hash_of("thawed/latest"), hash_of("whole/latest"));
+  const auto updates = [&](const std::string& run) {
+    return parse_json(read_bytes(in(run) / "latest/trainer_state.json"))["updates"];
+  };
+  for (const char* name : {"wte.weight", "h.0.attn.c_proj.bias"}) {
+    EXPECT_EQ(updates("whole")["fewer"][name], 0);
+    EXPECT_EQ(updates("thawed")["fewer"][name], 23);
+  }
+  EXPECT_EQ(updates("thawed")["all"], 30);
+  EXPECT_FALSE(updates("thawed")["fewer"].contains("wpe.weight"));
 }
 
 TEST_F(Resume, DropsStepsBehindTheCheckpoint) {

@@ -394,7 +394,7 @@ TEST_F(NonFiniteSteps, AreSkipped) {
 TEST_F(NonFiniteSteps, AreCountedAtTheEnd) {
   Arguments arguments = from_bad("run", {"--non-finite", "skip"});
   *(std::ranges::find(arguments, "--steps") + 1) = "1";
-  EXPECT_NE(train(arguments).errors.find("note: loss or gradient not finite in 1 steps, 1 steps skipped\n"),
+  EXPECT_NE(train(arguments).errors.find("note: loss or gradient not finite in 1 step, 1 step skipped\n"),
             std::string::npos);
   EXPECT_EQ(train({"--resume", "good", "--steps", "1"}).errors.find("not finite"), std::string::npos);
 }

@@ -263,7 +263,7 @@ TEST_P(TrainingOfRanks, goes_on_from_gathered_moments) {
   load_moments(*resumed.backend, resumed.grid, resumed.model, resumed.trainer.optimizer(),
                {values(0), values(1)});
   EXPECT_LE(read, 2 * weights.numel() / ranks().size());  // no rank reads what others have
-  resumed.trainer.restore(run.trainer.steps_done(), run.trainer.data_position());
+  resumed.trainer.restore(run.trainer.steps_done(), run.trainer.data_position(), run.trainer.updates());
   EXPECT_EQ(resumed.trainer.step().loss, run.trainer.step().loss);
   EXPECT_EQ(resumed.weights() == run.weights(), true);
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <regex>
 
 #include "tests/support/patterns.h"
 #include "tests/support/program.h"
@@ -113,7 +112,7 @@ TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
   EXPECT_EQ(none.output, "");
 }
 
-TEST_F(ProgramText, OfADryRunHasTheLeastTimeAndThePadding) {
+TEST_F(ProgramText, OfADryRunHasTheTimeAtTheMeasuredPeak) {
   const Arguments flags = {"--val-fraction", "0.25", "--steps", "50", "--dry-run"};
   const nlohmann::json plan = nlohmann::json::parse(train(flags + Arguments{"--json"}).output);
   EXPECT_EQ(plan["tokens_per_step"], 16);
@@ -121,16 +120,6 @@ TEST_F(ProgramText, OfADryRunHasTheLeastTimeAndThePadding) {
   EXPECT_GT(plan["peak_flops_per_second"], 1e7);
   EXPECT_DOUBLE_EQ(plan["seconds_at_peak"].get<double>() * plan["peak_flops_per_second"].get<double>(),
                    plan["total_flops"]);
-  const std::string output =
-      train({"--n-embd", "64", "--steps", "1000000000", "--batch-size", "1000", "--dry-run"}).output;
-  EXPECT_TRUE(std::regex_search(
-      output, std::regex("\ntime        at least [0-9]+:[0-9]{2}:[0-9]{2} \\(h:min:s\\): training alone, at "
-                         "the peak of [0-9.e+]+ FLOP/s\n")))
-      << output;
-  // (9 + 8) · 64 + 12 · 64² + 13 · 64 + 2 · 64 parameters of 4 bytes are 0.2 MiB.
-  EXPECT_TRUE(std::regex_search(
-      output, std::regex("\n  weights +0\\.[0-9]  with padding; the parameters alone take 0\\.2\n")))
-      << output;
 }
 
 TEST_F(ProgramText, OfATrainingSaysHowManyParametersAreTrained) {

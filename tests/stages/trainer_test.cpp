@@ -172,6 +172,60 @@ TEST(Trainer, GoesOnAfterLookingForWhatIsNotFinite) {
   EXPECT_EQ(second_loss(true), second_loss(false));
 }
 
+// Takes a step without weight decay, and returns the median of |change| / learning rate of a parameter. After
+// t updates with moments of zero it is (1-β₁)/(1-β₁ᵗ) / √((1-β₂)/(1-β₂ᵗ)), so 1 for t = 1.
+double relative_update(SmallRun& run, const char* parameter) {
+  const Tensor weight = run.model.parameters().var(parameter).value();
+  const std::vector<float> before = to_host<float>(*run.backend, weight);
+  const double rate = run.trainer.step().learning_rate;
+  const std::vector<float> after = to_host<float>(*run.backend, weight);
+  std::vector<double> changes;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    changes.push_back(std::abs(static_cast<double>(after[i]) - before[i]) / rate);
+  std::ranges::nth_element(changes, changes.begin() + std::ssize(changes) / 2);
+  return changes[changes.size() / 2];
+}
+
+TrainerConfig without_decay() {
+  TrainerConfig config = test::small_config(2, 2);
+  config.adamw.weight_decay = 0;
+  return config;
+}
+
+// As in PyTorch, where a skipped step does not call the optimizer.
+TEST(Trainer, ASkippedStepIsNoUpdate) {
+  SmallRun run(without_decay(), random_tokens(1000));
+  const Tensor bias = run.model.parameters().var("ln_f.bias").value();
+  run.backend->fill(bias, std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(run.trainer.step().skipped());
+  run.backend->fill(bias, 0);
+  EXPECT_NEAR(relative_update(run, "h.0.mlp.c_fc.weight"), 1, 1e-3);
+  EXPECT_EQ(run.trainer.steps_done(), 2);
+  EXPECT_EQ(run.trainer.updates(), UpdateCounts{1});
+}
+
+// As in PyTorch, which counts the updates of each parameter.
+TEST(Trainer, AThawedParameterBeginsAsANewOne) {
+  Gpt2Config config = SmallRun::model_config(/*dropout=*/0);
+  config.frozen = {"h.0.mlp.c_fc*"};
+  test::SmallTraining frozen(make_cpu_backend(2), without_decay(), random_tokens(1000), config);
+  for (int step = 0; step < 20; ++step) frozen.trainer.step();
+  const UpdateCounts expected{20, {{"h.0.mlp.c_fc.bias", 0}, {"h.0.mlp.c_fc.weight", 0}}};
+  EXPECT_EQ(frozen.trainer.updates(), expected);
+
+  const auto thawed = [&](const char* parameter) {  // all moments are zeros
+    SmallRun run(without_decay(), random_tokens(1000));
+    run.trainer.restore(20, frozen.trainer.data_position(), expected);
+    const double update = relative_update(run, parameter);
+    EXPECT_EQ(run.trainer.updates(),
+              (UpdateCounts{21, {{"h.0.mlp.c_fc.bias", 1}, {"h.0.mlp.c_fc.weight", 1}}}));
+    return update;
+  };
+  EXPECT_NEAR(thawed("h.0.mlp.c_fc.weight"), 1, 1e-3);
+  const double m = 0.1 / (1 - std::pow(0.9, 21)), v = 0.05 / (1 - std::pow(0.95, 21));
+  EXPECT_NEAR(thawed("h.1.mlp.c_fc.weight"), m / std::sqrt(v), 1e-3);
+}
+
 TEST(Trainer, AllocatesNothingAfterTheFirstStep) {
   SmallRun run(test::small_config(4, 2), random_tokens(1000), 2, 0.1);
   run.trainer.step();

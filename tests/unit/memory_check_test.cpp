@@ -214,7 +214,7 @@ class DryRun : public MemoryMessages {
   std::string printed(const TrainingMemory& training, bool json = false) const {
     SelfCommunicator communicator;
     testing::internal::CaptureStdout();
-    print_plan(training, communicator.group(), json);
+    print_plan(training, communicator.group(), /*flops_per_second=*/1e10, json);
     std::fflush(stdout);
     return testing::internal::GetCapturedStdout();
   }
@@ -239,9 +239,10 @@ TEST_F(DryRun, HasALineForEachFigure) {
   const std::string head =
       "parameters  6,590,976\n"
       "tokens      2,304 a step, 230,400 in all\n"
-      "FLOPs       4.03e+07 a token, 9.29e+12 in all\n";
+      "FLOPs       4.03e+07 a token, 9.29e+12 in all\n"
+      "time        at least 15:29 (min:s): training alone, at the peak of 1e+10 FLOP/s\n";
   const auto rows = [](const MemoryPlan& of) {
-    return row("weights", static_cast<double>(of.weights)) +
+    return row("weights", static_cast<double>(of.weights), "  with padding; the parameters alone take 25.1") +
            row("gradients", static_cast<double>(of.gradients)) +
            row("moments", static_cast<double>(of.moments)) +
            row("activations", static_cast<double>(of.activations)) +
@@ -272,6 +273,8 @@ TEST_F(DryRun, HasThemAllAsJson) {
                    {"tokens_per_step", 2304.0},
                    {"flops_per_token", 40332288.0},
                    {"total_flops", 40332288.0 * 230400},
+                   {"peak_flops_per_second", 1e10},
+                   {"seconds_at_peak", 40332288.0 * 230400 / 1e10},
                    {"ranks", 2},
                    {"memory_bytes",
                     {{"weights", plan.weights},
