@@ -91,7 +91,7 @@ Json prepare(const PrepareFlags& flags) {
   Json inputs = Json::array();
   for (const TextSource::File& file : text.files())
     inputs.push_back({{"path", file.path}, {"bytes", file.bytes}, {"documents", file.documents}});
-  const std::int64_t split = text.split(flags.val_fraction);
+  const std::int64_t split = text.split(flags.val_fraction, special_in(options.special, *tokenizer));
   Json manifest = {
       {"tokenizer", std::move(vocabulary)},
       {"special_tokens", options.special == SpecialTokens::recognised ? "recognised" : "as text"},

@@ -97,19 +97,21 @@ std::string generation_config_json(std::optional<std::int32_t> end_of_text) {
 
 Gpt2Config parse_config(const nlohmann::json& json) {
   return read_json([&] {
-    if (!json.is_object() || json.value("model_type", "") != "gpt2")
-      user_error("'model_type' is not \"gpt2\", the only one that is supported");
+    if (!json.is_object() || !json.contains("model_type"))
+      user_error("'model_type' is missing; expected \"gpt2\"");
+    if (json["model_type"] != "gpt2")
+      user_error("'model_type' is ", json["model_type"].dump().substr(0, 40), ", expected \"gpt2\"");
     Gpt2Config config;
     config.vocab_size = size_field(json, "vocab_size", 1 << 24);
     config.block_size = size_field(json, "n_positions", 1 << 20);
     config.n_layer = static_cast<int>(size_field(json, "n_layer", 1000));
     config.n_head = static_cast<int>(size_field(json, "n_head", 1 << 16));
     config.n_embd = static_cast<int>(size_field(json, "n_embd", 1 << 16));
-    const std::string activation = json.value("activation_function", "gelu_new");
-    const auto named = activation_of(activation);
+    const nlohmann::json activation = json.value("activation_function", nlohmann::json("gelu_new"));
+    const auto named = activation.is_string() ? activation_of(activation.get<std::string>()) : std::nullopt;
     if (!named) {
-      user_error("'activation_function': \"", activation.substr(0, 40),
-                 "\" is not supported, expected gelu_new, gelu_pytorch_tanh, gelu_fast, gelu or relu");
+      user_error("'activation_function': ", activation.dump().substr(0, 40),
+                 " is not supported, expected gelu_new, gelu_pytorch_tanh, gelu_fast, gelu or relu");
     }
     config.activation = *named;
     config.initializer_range = json.value("initializer_range", config.initializer_range);

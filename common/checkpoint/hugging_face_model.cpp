@@ -18,6 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
 constexpr const char* kHead = "lm_head.weight";
+constexpr std::string_view kCompiled =
+    "_orig_mod.";  // of all names, in a model that torch.compile has wrapped
 constexpr std::string_view kPrefix = "transformer.";  // of all other names, in a model with a head of its own
 
 nlohmann::json read_json_file(const fs::path& path) {
@@ -25,8 +27,11 @@ nlohmann::json read_json_file(const fs::path& path) {
   return parse_json(file.text());
 }
 
-std::string without_prefix(const std::string& name) {
-  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+std::string without_prefix(std::string_view name) {
+  for (const std::string_view prefix : {kCompiled, kPrefix}) {
+    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  }
+  return std::string(name);
 }
 
 // h.N.attn.bias and h.N.attn.masked_bias: the causal mask, a tensor in older files.

@@ -43,6 +43,10 @@ std::span<const std::int32_t> read_header(std::span<const std::byte> file, std::
     user_error(flag, ": expected ", what, ", but the file has ", file.size(),
                " bytes, fewer than its header");
   }
+  if (std::string_view(reinterpret_cast<const char*>(file.data()), 4) == "PK\x03\x04")
+    user_error(flag, ": expected ", what,
+               ", but this is a file of torch.save() or another zip file; "
+               "save_pretrained() writes a directory that can be read");
   const auto header = Cursor(file).take<std::int32_t>(kHeaderInts);
   if (header[0] != magic) {
     user_error(flag, ": expected ", what, ", which begins with ", magic, "; this file begins with ",

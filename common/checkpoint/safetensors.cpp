@@ -73,6 +73,7 @@ std::vector<Entry> parse_header(std::string_view header) {
     const std::string& name = item.key();
     const nlohmann::json& value = item.value();
     if (name == kMetadata) {
+      if (value.is_null()) continue;  // the reference reads it too
       if (!value.is_object() || !std::ranges::all_of(value, [](const auto& v) { return v.is_string(); })) {
         user_error(kMetadata, " is not an object of strings");
       }
@@ -93,6 +94,9 @@ std::map<std::string, SafetensorsView> parse_safetensors(std::span<const std::by
   std::uint64_t length = 0;
   if (file.size() < kLengthBytes) user_error("not safetensors: the file has only ", file.size(), " bytes");
   std::memcpy(&length, file.data(), kLengthBytes);
+  constexpr std::string_view kPointer = "version https://git-lfs";
+  if (std::string_view(reinterpret_cast<const char*>(file.data()), file.size()).starts_with(kPointer))
+    user_error("this is a pointer of Git LFS, not the file: fetch it with 'git lfs pull'");
   const std::span<const std::byte> rest = file.subspan(kLengthBytes);
   if (length > rest.size() || length > kLongestHeader) {
     user_error("not safetensors: a header of ", length, " bytes in a file of ", file.size());

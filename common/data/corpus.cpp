@@ -58,6 +58,7 @@ std::string validation_pattern(const std::string& train) {
 
 std::unique_ptr<Tokenizer> tokenizer_of_shards(const std::string& first_shard,
                                                const TokenizerChoice& choice) {
+  const TokenShard is_one(first_shard, kFlag);
   if (auto chosen = load_chosen_tokenizer(choice)) return chosen;
   if (choice.vocab_size)
     user_error("--vocab-size: cannot be set for token shards; they have the vocabulary of their tokenizer");
@@ -102,11 +103,25 @@ void require_same_tokenizer(const std::vector<std::string>& shards, const Tokeni
   }
 }
 
+// A pattern of training shards must not match validation shards: these are found by their names.
+void require_one_part(const std::vector<std::string>& shards) {
+  const auto named = [&](const char* part) {
+    return std::ranges::find_if(shards, [&](const std::string& shard) {
+      return fs::path(shard).filename().string().find(part) != std::string::npos;
+    });
+  };
+  const auto train = named("train"), val = named("val");
+  if (train == shards.end() || val == shards.end() || train == val) return;
+  user_error(kFlag, ": the pattern matches shards for training and for validation, \"", *train, "\" and \"",
+             *val, "\"; name the first ones: the others are then found beside them");
+}
+
 void require_shards(const std::vector<std::string>& files, const CorpusConfig& config) {
   const auto other = std::ranges::find_if_not(files, is_shard);
   if (other != files.end())
     user_error(kFlag, ": \"", *other,
                "\" is not a token shard (.bin), but other files are; expected either texts or shards");
+  require_one_part(files);
   if (config.special == SpecialTokens::recognised) {
     user_error(
         "--parse-special-tokens: cannot be used with token shards, which are already encoded; give it to "
@@ -162,7 +177,7 @@ Parts load_text(RankGroup& group, const std::vector<std::string>& files, const C
   std::int64_t split = 0;
   agree(group, [&] {
     opened.emplace(files, kFlag, TextFormat{.any_bytes = config.any_bytes});
-    split = opened->split(config.val_fraction);
+    split = opened->split(config.val_fraction, special_in(config.special, tokenizer));
   });
   const TextSource& text = *opened;
   ByteProgress progress("reading the text");

@@ -1,5 +1,6 @@
 #include "common/data/not_text.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/json.h"
@@ -35,6 +36,8 @@ std::string kind_of_no_text(std::string_view begin) {
       {"\x93NUMPY", "an array of NumPy; convert it to a text"},
       {"PAR1", "a Parquet file; convert it to a text"},
       {"%PDF-", "a PDF file; convert it to a text"},
+      {"\xFF\xFE\0\0"sv, "UTF-32, not UTF-8; convert it"},
+      {"\0\0\xFE\xFF"sv, "UTF-32, not UTF-8; convert it"},
       {"\xFF\xFE", "UTF-16, not UTF-8; convert it"},
       {"\xFE\xFF", "UTF-16, not UTF-8; convert it"}};
   for (const auto& [bytes, kind] : kKinds) {
@@ -43,6 +46,9 @@ std::string kind_of_no_text(std::string_view begin) {
   if (begin.starts_with("BZh") && begin.substr(4).starts_with("1AY&SY")) return "a bzip2 file; unpack it";
   if (begins_as_json_lines(begin))
     return "JSON Lines; prepare_data takes the texts of a field of it with --text-field";
+  const auto zeros = static_cast<std::size_t>(std::ranges::count(begin, '\0'));
+  if (100 * zeros > begin.size())
+    return concat("no text: ", zeros, " of its first ", begin.size(), " bytes are zero; convert it");
   begin = begin.substr(0, utf8_complete(begin));
   std::size_t invalid = 0;
   for (std::size_t at = 0; at < begin.size();) {

@@ -11,7 +11,7 @@ namespace stagegpt {
 inline constexpr std::size_t kSeenOfText = std::size_t{1} << 16;
 
 // What a file is that begins with these bytes, and what to do with it ("a zip file; unpack it"), or why they
-// are no text: more than a hundredth is not UTF-8. Empty for a text.
+// are no text: more than a hundredth is not UTF-8, or zero. Empty for a text.
 std::string kind_of_no_text(std::string_view begin);
 
 }  // namespace stagegpt

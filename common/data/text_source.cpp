@@ -98,15 +98,21 @@ std::string TextSource::name_of(std::size_t document) const {
   return concat('"', files_[named.file].path, '"', named.line > 0 ? concat(", line ", named.line) : "");
 }
 
-std::int64_t TextSource::split(double fraction) const {
-  constexpr std::int64_t kAround = 3;  // a character has at most 4 bytes
-  const std::int64_t at = bytes() - static_cast<std::int64_t>(static_cast<double>(bytes()) * fraction);
-  const TextRange around{std::max<std::int64_t>(0, at - kAround), std::min(bytes(), at + kAround)};
+std::int64_t TextSource::split(double fraction, std::span<const SpecialToken> special) const {
+  std::size_t longest = 4;  // bytes of a character
+  for (const SpecialToken& token : special) longest = std::max(longest, token.text.size());
+  const std::int64_t at = bytes() - static_cast<std::int64_t>(static_cast<double>(bytes()) * fraction),
+                     more = static_cast<std::int64_t>(longest) - 1;
+  const TextRange around{std::max<std::int64_t>(0, at - more), std::min(bytes(), at + more)};
   std::string text;
   BlockReader reader(*this, around, [](std::string_view block) { return block.size(); });
   while (const auto block = reader.next()) text += block->text;
-  return around.begin +
-         static_cast<std::int64_t>(utf8_boundary(text, static_cast<std::size_t>(at - around.begin)));
+  std::size_t cut = static_cast<std::size_t>(at - around.begin);
+  for (const SpecialToken& token : special) {
+    const std::size_t begin = text.find(token.text);
+    if (begin < cut && cut < begin + token.text.size()) cut = begin;
+  }
+  return around.begin + static_cast<std::int64_t>(utf8_boundary(text, cut));
 }
 
 BlockReader::BlockReader(const TextSource& source, TextRange range,

@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/data/tokenizers/special_tokens.h"
 #include "common/io/file.h"
 
 namespace stagegpt {
@@ -51,8 +53,9 @@ class TextSource {
   std::int64_t bytes() const { return bytes_; }
   TextRange all() const { return {0, bytes_}; }
 
-  // The offset at which the last `fraction` of the bytes begins, moved back to the beginning of a character.
-  std::int64_t split(double fraction) const;
+  // The offset at which the last `fraction` of the bytes begins, moved back to the beginning of a character
+  // or of a special token, if there are any.
+  std::int64_t split(double fraction, std::span<const SpecialToken> special = {}) const;
 
  private:
   // Adds the documents of a file, copied first if necessary.

@@ -11,6 +11,12 @@
 
 namespace stagegpt {
 
+// The special tokens that are recognised in a text.
+inline std::span<const SpecialToken> special_in(SpecialTokens special, const Tokenizer& tokenizer) {
+  if (special == SpecialTokens::as_text) return {};
+  return tokenizer.special_tokens();
+}
+
 struct TokenizeOptions {
   int threads = 1;
   SpecialTokens special = SpecialTokens::as_text;

@@ -75,6 +75,9 @@ TEST(SafetensorsFile, IsRefusedWhereItsHeaderIsWrong) {
   EXPECT_EQ(with("{}", 1), "the header specifies 0 bytes of tensors, the file has 1");
   EXPECT_EQ(with(" {}"), "the header is not a JSON object");
   EXPECT_EQ(with(R"({"__metadata__":{"a":"b"}})"), "");
+  EXPECT_EQ(with(R"({"__metadata__":null})"), "");  // as safetensors 0.8 reads it
+  EXPECT_EQ(refusal_of_safetensors("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"),
+            "this is a pointer of Git LFS, not the file: fetch it with 'git lfs pull'");
   for (const char* metadata : {"1", R"({"a":1})", R"(["a"])"}) {
     EXPECT_EQ(with(concat(R"({"__metadata__":)", metadata, '}')), "__metadata__ is not an object of strings");
   }

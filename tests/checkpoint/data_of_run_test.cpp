@@ -85,6 +85,27 @@ TEST_F(DataOfRun, MustBeThoseOfTheRun) {
   expect_refused({"--resume", "run"}, "--data: these are not the 2250 tokens that");
 }
 
+// The losses of two texts cannot be compared.
+TEST_F(DataOfRun, MayHaveOtherValidationTokens) {
+  fs::remove(in("shards/manifest.json"));
+  expect_success(with(flags("shards", "run"), {"--stop-after", "3", "--eval-every", "1"}));
+  EXPECT_EQ(state()["best_validation"]["step"], 3);
+  const std::string same = train({"--resume", "run", "--stop-after", "4"}).errors;
+  EXPECT_EQ(same.find("note: these are other validation tokens"), std::string::npos) << same;
+  // A constant text is soon predicted: its losses are lower.
+  std::string bytes = read_bytes(in("shards/val_000000.bin"));
+  for (std::size_t i = 1024; i + 1 < bytes.size(); i += 2) bytes[i] = 1;
+  directory.write("shards/val_000000.bin", bytes);
+  const ProgramResult other = train({"--resume", "run", "--stop-after", "5"});
+  EXPECT_EQ(other.exit_code, 0) << other.errors;
+  EXPECT_NE(
+      other.errors.find("note: these are other validation tokens than before; losses from here on cannot be "
+                        "compared with earlier ones, and the best validation begins anew\n"),
+      std::string::npos)
+      << other.errors;
+  EXPECT_EQ(state()["best_validation"]["step"], 5);
+}
+
 // For example, a file system may not be mounted now. The exit code is 1, because the same command may succeed
 // later.
 TEST_F(DataOfRun, ThatAreGoneAreAFailureOfTheMachine) {

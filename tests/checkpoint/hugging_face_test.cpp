@@ -148,6 +148,18 @@ TEST(HuggingFaceModel, HasItsTiedWeightsUnderEitherName) {
                      read_hugging_face(kFixtures / "plain", "--model"));
 }
 
+// As torch.compile names the tensors of the model that it wraps.
+TEST(HuggingFaceModel, MayBeCompiled) {
+  const Copy copy;
+  copy.change_tensors([](RawTensors& tensors) {
+    RawTensors compiled;
+    for (const auto& [name, tensor] : tensors) compiled["_orig_mod." + name] = tensor;
+    tensors = compiled;
+  });
+  expect_same_values(read_hugging_face(copy.path(), "--model"),
+                     read_hugging_face(kFixtures / "plain", "--model"));
+}
+
 TEST(HuggingFaceModel, TakesGeluNewByItsOtherNames) {
   const Copy copy;
   for (const char* name : {"gelu_pytorch_tanh", "gelu_fast"}) {
@@ -270,7 +282,10 @@ const Fault kFaults[] = {
      },
      "pytorch_model.bin is not supported: convert it with save_pretrained(…, safe_serialization=True)"},
     {"no_config", "plain", [](const Copy& copy) { fs::remove(copy.path() / "config.json"); }, "config.json"},
-    {"another_model", "plain", option("model_type", "llama"), "'model_type' is not \"gpt2\""},
+    {"another_model", "plain", option("model_type", "llama"), "'model_type' is \"llama\", expected \"gpt2\""},
+    {"no_model_type", "plain", option("model_type", nullptr), "'model_type' is null, expected \"gpt2\""},
+    {"activation_without_a_name", "plain", option("activation_function", nullptr),
+     "'activation_function': null is not supported"},
     {"another_inner_size", "plain", option("n_inner", 47),
      "h.0.mlp.c_fc.weight has the shape (12, 48), expected (12, 47)"},
     {"untied_without_a_head", "plain", option("tie_word_embeddings", false),

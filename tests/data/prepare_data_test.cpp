@@ -102,6 +102,20 @@ TEST_F(PrepareData, SplitsBetweenCharacters) {
   EXPECT_EQ(made->decode(tokens("out", "train")), "中文");
 }
 
+TEST_F(PrepareData, SplitsBeforeASpecialToken) {
+  std::string text;
+  for (int i = 0; i < 10; ++i) text += "xab<|endoftext|>";
+  directory.write("text.txt", text);
+  prepare("base", {"--input", "text.txt", "--vocab-size", "257"});
+  // The last 5 % of 160 bytes begin inside the last special token.
+  const Arguments split = {"--input", "text.txt", "--tokenizer-path", "base", "--val-fraction", "0.05"};
+  prepare("special", split + Arguments{"--parse-special-tokens"});
+  EXPECT_EQ(tokens("special", "val"), Ids{256});
+  EXPECT_EQ(std::ranges::count(tokens("special", "train"), 256), 9);
+  prepare("text", split);
+  EXPECT_EQ(tokenizer("text")->decode(tokens("text", "val")), "oftext|>");
+}
+
 TEST_F(PrepareData, ReadsStandardInputAndPipes) {
   directory.write("text.txt", story(50));
   const std::string program = std::string(STAGEGPT_BIN_DIR) + "/prepare_data";
@@ -262,6 +276,8 @@ TEST_F(PrepareData, RefusesWhatIsNoText) {
       {"PK\x03\x04", "a zip file; unpack it"},
       {"BZh91AY&SY", "a bzip2 file; unpack it"},
       {std::string("\xff\xfe\x61\0", 4), "UTF-16, not UTF-8; convert it"},
+      {std::string("\xff\xfe\0\0\x61\0\0\0", 8), "UTF-32, not UTF-8; convert it"},
+      {std::string("a\0b\0", 4), "no text: 2 of its first 4 bytes are zero; convert it"},
       {"\x93NUMPY\x01", "an array of NumPy; convert it to a text"},
       {"{\"text\": \"a\"}\n{\"text\": \"b\"}\n",
        "JSON Lines; prepare_data takes the texts of a field of it with --text-field"},
@@ -273,7 +289,8 @@ TEST_F(PrepareData, RefusesWhatIsNoText) {
         {"--input", "text.txt", "--output", "out"},
         concat("--input: \"text.txt\" is ", kind, ", or take its bytes as they are with --any-bytes"));
   }
-  directory.write("text.txt", std::string(495, 'a') + "\xe9 \xe9 \xe9 \xe9 \xe9 ");  // a hundredth
+  directory.write("text.txt", std::string(490, 'a') + std::string(5, '\0') +
+                                  "\xe9 \xe9 \xe9 \xe9 \xe9 ");  // a hundredth of each
   prepare("out", {"--input", "text.txt"});
   directory.write("text.txt", "{}\nThe second line is no object.\n");
   prepare("one_object", {"--input", "text.txt"});

@@ -8,6 +8,7 @@
 #include "common/base/error.h"
 #include "common/data/tokenizers/byte_alphabet.h"
 #include "common/data/tokenizers/load_tokenizer.h"
+#include "common/data/tokenizers/tokenizer_json.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
 
@@ -38,6 +39,33 @@ TEST_P(TokenizerFiles, RoundTrip) {
     expect_same(*tokenizer, *load_tokenizer(directory.path() / name, "--tokenizer-path"));
   }
   expect_same(*tokenizer, *load_tokenizer(directory.path(), "--tokenizer-path"));
+}
+
+// Where another token ends a text, the files that `transformers` reads say so, and our tokenizer.json keeps
+// it.
+TEST(TokenizerOfAnotherModel, EndsATextAsItsFilesSay) {
+  const ScratchDirectory directory;
+  small_bpe()->save(directory.path() / "tokenizer.json");
+  nlohmann::json json = nlohmann::json::parse(read_bytes(directory.path() / "tokenizer.json"));
+  const auto size = static_cast<std::int32_t>(small_bpe()->size());
+  nlohmann::json added = json["added_tokens"][0];
+  added["content"] = "<|im_end|>";
+  added["id"] = size;
+  json["added_tokens"].push_back(added);
+  directory.write("tokenizer.json", json.dump());
+  const auto end_with = [&](const char* file, const char* text) {
+    directory.write(file, text);
+    const auto tokenizer = load_tokenizer(directory.path(), "--tokenizer-path");
+    EXPECT_EQ(parse_tokenizer_json(nlohmann::json::parse(tokenizer_json(*tokenizer)))->end_of_text(),
+              tokenizer->end_of_text());
+    return tokenizer->end_of_text();
+  };
+  EXPECT_EQ(end_with("tokenizer_config.json", "{}"), size - 1);  // <|endoftext|>, by its name
+  EXPECT_EQ(end_with("config.json", concat("{\"eos_token_id\": [", size, ", 5]}").c_str()), size);
+  EXPECT_EQ(end_with("config.json", "{\"eos_token_id\": 5}"), size - 1);  // no special token
+  EXPECT_EQ(end_with("tokenizer_config.json", R"({"eos_token": {"content": "<|im_end|>"}})"), size);
+  EXPECT_EQ(end_with("tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})"), size - 1);
+  EXPECT_EQ(end_with("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})"), size);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerFiles, testing::Values("char", "word", "bpe"),

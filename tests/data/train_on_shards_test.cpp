@@ -100,6 +100,12 @@ TEST_F(BadShards, WithoutATokenizer) {
   expect_train_refused({"--data", "bad/x_train.bin"}, "no tokenizer.json beside");
 }
 
+TEST_F(BadShards, ForValidationAmongThoseForTraining) {
+  expect_train_refused({"--data", "good/*.bin"},
+                       "--data: the pattern matches shards for training and for validation, "
+                       "\"good/train_000000.bin\" and \"good/val_000000.bin\"; name the first ones");
+}
+
 TEST_F(BadShards, OfATokenizerOfAnotherKind) {
   expect_train_refused({"--data", "good", "--tokenizer", "char"}, "is of kind bpe");
   expect_train_refused({"--data", "good", "--vocab-size", "400"}, "--vocab-size");

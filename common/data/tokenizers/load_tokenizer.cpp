@@ -82,6 +82,30 @@ std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary_path, cons
                      [&] { return bpe_from_names(std::move(names), read_merges(merges_file.text())); });
 }
 
+// A field of a JSON file in a directory; null if either is missing.
+nlohmann::json field_of(const fs::path& directory, const char* file_name, const char* name,
+                        std::string_view flag) {
+  const fs::path path = directory / file_name;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return {};
+  const MappedFile file(path, flag);
+  const nlohmann::json json = naming_both(flag, path, [&] { return parse_json(file.text()); });
+  return json.is_object() && json.contains(name) ? json[name] : nlohmann::json();
+}
+
+// Takes the end of a text from what `transformers` reads beside a tokenizer: `eos_token` of
+// tokenizer_config.json or, without one, the first `eos_token_id` of config.json. Without either the token
+// with a usual name is the end.
+void read_end_of_text(const fs::path& directory, std::string_view flag, Tokenizer& tokenizer) {
+  nlohmann::json token = field_of(directory, "tokenizer_config.json", "eos_token", flag);
+  if (token.is_object()) token = token.value("content", nlohmann::json());
+  nlohmann::json id = token.is_null() ? field_of(directory, "config.json", "eos_token_id", flag) : nullptr;
+  if (id.is_array() && !id.empty()) id = id[0];
+  for (const SpecialToken& special : tokenizer.special_tokens()) {
+    if (token == special.text || id == special.id) tokenizer.set_end_of_text(special.id);
+  }
+}
+
 // The tokenizer file in a directory.
 fs::path file_in(const fs::path& directory, std::string_view flag) {
   std::error_code ignored;
@@ -98,7 +122,11 @@ fs::path file_in(const fs::path& directory, std::string_view flag) {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, std::string_view flag) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return load_tokenizer(file_in(path, flag), flag);
+  if (fs::is_directory(path, ignored)) {
+    auto tokenizer = load_tokenizer(file_in(path, flag), flag);
+    read_end_of_text(path, flag, *tokenizer);
+    return tokenizer;
+  }
   if (!fs::exists(path, ignored)) {
     user_error(flag, ": ", path, " does not exist; scripts/download_gpt2.sh fetches GPT-2's vocabulary");
   }
@@ -113,7 +141,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, std::string_view
     try {
       return parse_tokenizer_json(parse_json(file.text()));
     } catch (const UserError& error) {
-      user_error("not a supported tokenizer: ", error.what());
+      user_error("expected tokenizer.json, GPT-2's two files or llm.c's file: ", error.what());
     }
   });
 }

@@ -8,18 +8,14 @@
 #include "common/data/tokenizers/byte_alphabet.h"
 
 namespace stagegpt {
-namespace {
 
-// The special token that ends a text, if there is one. It is recognised by its name.
-std::optional<std::int32_t> end_of_text_among(const std::vector<SpecialToken>& special) {
+std::optional<std::int32_t> usual_end_of_text(const std::vector<SpecialToken>& special) {
   for (const char* name : {kEndOfText, kEndOfWords, "</s>"}) {
     const auto token = std::ranges::find(special, name, &SpecialToken::text);
     if (token != special.end()) return token->id;
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 Vocabulary read_vocabulary(const nlohmann::json& ids_by_name, std::vector<SpecialToken> special) {
   if (!ids_by_name.is_object()) user_error("the vocabulary is not a JSON object");
@@ -52,7 +48,7 @@ Vocabulary read_vocabulary(const nlohmann::json& ids_by_name, std::vector<Specia
     }
   }
   vocabulary.special_tokens = std::move(special);
-  vocabulary.end_of_text = end_of_text_among(vocabulary.special_tokens);
+  vocabulary.end_of_text = usual_end_of_text(vocabulary.special_tokens);
   return vocabulary;
 }
 

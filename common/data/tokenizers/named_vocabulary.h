@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "common/data/tokenizers/bpe_tokenizer.h"
 
 namespace stagegpt {
+
+// The special token with one of the names that end a text where nothing else is said; none if there is none.
+std::optional<std::int32_t> usual_end_of_text(const std::vector<SpecialToken>& special);
 
 // The tokens of a JSON object {name: id, …} and of `special`, by id. Throws UserError unless the ids are 0,
 // 1, 2, … without gaps or duplicates.

@@ -40,6 +40,8 @@ class Tokenizer {
   const std::vector<SpecialToken>& special_tokens() const { return vocabulary_.special_tokens; }
   bool is_special(std::int32_t id) const { return vocabulary_.is_special(id); }
   std::optional<std::int32_t> end_of_text() const { return vocabulary_.end_of_text; }
+  // Texts end with this token, which is special.
+  void set_end_of_text(std::int32_t id) { vocabulary_.end_of_text = id; }
   // The token for text that is not in the vocabulary, if this kind of tokenizer has one.
   virtual std::optional<std::int32_t> unknown() const { return std::nullopt; }
 

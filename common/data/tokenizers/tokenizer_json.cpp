@@ -77,6 +77,15 @@ std::unique_ptr<Tokenizer> read_word_level(const nlohmann::json& json, std::vect
       "word");
 }
 
+std::unique_ptr<Tokenizer> read_model(const nlohmann::json& json, std::vector<SpecialToken> special) {
+  const nlohmann::json& model = json["model"];
+  // Older files have no "type" in a BPE model.
+  const std::string type = model.value("type", model.contains("merges") ? "BPE" : "");
+  if (type == "BPE") return read_bpe(json, std::move(special));
+  if (type == "WordLevel") return read_word_level(json, std::move(special));
+  user_error("the model '", type, "' is not supported, expected 'BPE' or 'WordLevel'");
+}
+
 }  // namespace
 
 std::vector<SpecialToken> read_special_tokens(const nlohmann::json& added_tokens) {
@@ -102,6 +111,7 @@ std::vector<SpecialToken> read_special_tokens(const nlohmann::json& added_tokens
 
 std::string tokenizer_json(const Tokenizer& tokenizer) {
   Json added = Json::array();
+  const std::optional<std::int32_t> end = tokenizer.end_of_text();
   for (const SpecialToken& token : tokenizer.special_tokens()) {
     added.push_back({{"id", token.id},
                      {"content", token.text},
@@ -110,6 +120,8 @@ std::string tokenizer_json(const Tokenizer& tokenizer) {
                      {"rstrip", false},
                      {"normalized", false},
                      {"special", true}});
+    if (token.id == end && end != usual_end_of_text(tokenizer.special_tokens()))
+      added.back()["end_of_text"] = true;
   }
   Json parts = tokenizer.hugging_face();
   const Json json = {{"version", "1.0"},
@@ -140,15 +152,15 @@ std::string tokenizer_config_json(const Tokenizer& tokenizer, std::int64_t longe
 }
 
 std::unique_ptr<Tokenizer> parse_tokenizer_json(const nlohmann::json& json) {
-  return read_json([&]() -> std::unique_ptr<Tokenizer> {
+  return read_json([&] {
+    if (!json.contains("model") || !json["model"].is_object()) user_error("there is no 'model'");
     require(json, "normalizer", {});
-    std::vector<SpecialToken> special = read_special_tokens(field(json, "added_tokens"));
-    const nlohmann::json& model = json.at("model");
-    // Older files have no "type" in a BPE model.
-    const std::string type = model.value("type", model.contains("merges") ? "BPE" : "");
-    if (type == "BPE") return read_bpe(json, std::move(special));
-    if (type == "WordLevel") return read_word_level(json, std::move(special));
-    user_error("the model '", type, "' is not supported, expected 'BPE' or 'WordLevel'");
+    const nlohmann::json& added = field(json, "added_tokens");
+    std::unique_ptr<Tokenizer> tokenizer = read_model(json, read_special_tokens(added));
+    for (const nlohmann::json& token : added) {  // a field of ours
+      if (token.value("end_of_text", false)) tokenizer->set_end_of_text(token["id"].get<std::int32_t>());
+    }
+    return tokenizer;
   });
 }
 
