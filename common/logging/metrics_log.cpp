@@ -11,7 +11,7 @@ constexpr int kMetricsVersion = 4;
 
 struct Line {
   std::int64_t step = 0;
-  double seconds = 0;
+  MetricsLog::Seconds seconds = {};
 };
 
 // Step 0 for anything that is no line of metrics.
@@ -19,9 +19,11 @@ Line parse_line(std::string_view text) {
   try {
     const nlohmann::json json = parse_json(text);
     if (!json.is_object()) return {};
-    const auto seconds = json.find("seconds");
-    const bool timed = seconds != json.end() && seconds->is_number();
-    return {json.value("step", std::int64_t{0}), timed ? seconds->get<double>() : 0};
+    const auto seconds = [&](const char* name) {
+      const auto field = json.find(name);
+      return field != json.end() && field->is_number() ? field->get<double>() : 0;
+    };
+    return {json.value("step", std::int64_t{0}), {seconds("seconds"), seconds("validation_seconds")}};
   } catch (const std::exception&) {  // an incomplete line
   }
   return {};
@@ -30,7 +32,7 @@ Line parse_line(std::string_view text) {
 struct Kept {
   std::string lines;
   std::int64_t steps = 0;
-  double seconds = 0;
+  MetricsLog::Seconds seconds = {};
 };
 
 // The lines of steps up to `steps_done`, each once and in order.
@@ -42,7 +44,8 @@ Kept kept_lines(std::string_view text, std::int64_t steps_done) {
     if (line.step > last && line.step <= steps_done) {
       kept.lines += text.substr(0, end + 1);
       ++kept.steps;
-      kept.seconds += line.seconds;
+      kept.seconds.training += line.seconds.training;
+      kept.seconds.validation += line.seconds.validation;
       last = line.step;
     }
     text.remove_prefix(end + 1);
@@ -51,7 +54,7 @@ Kept kept_lines(std::string_view text, std::int64_t steps_done) {
 }
 
 // Rewrites a file with only the lines that are kept. Returns the seconds of their steps.
-double drop_lines(const std::filesystem::path& path, std::int64_t steps_done) {
+MetricsLog::Seconds drop_lines(const std::filesystem::path& path, std::int64_t steps_done) {
   Kept kept;
   std::error_code ignored;
   const bool something = file_exists(path) && std::filesystem::file_size(path, ignored) > 0;

@@ -22,10 +22,13 @@ class MetricsLog {
   // Returns when all lines are on the disk. Throws std::runtime_error if they cannot be written.
   void sync() { file_.sync(); }
   // Of the steps that were kept: what their lines say.
-  double seconds_before() const { return seconds_before_; }
+  struct Seconds {
+    double training = 0, validation = 0;
+  };
+  const Seconds& seconds_before() const { return seconds_before_; }
 
  private:
-  double seconds_before_;  // initialised first: that drops lines
+  Seconds seconds_before_;  // initialised first: that drops lines
   AppendFile file_;
 };
 

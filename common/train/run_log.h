@@ -40,7 +40,11 @@ class RunLog {
   // The mean over the steps; 0 if there were none.
   double tokens_per_second() const { return progress_->tokens_per_second(); }
   // Of all steps of the run, by metrics.jsonl; without validation, samples and checkpoints.
-  double training_seconds() const { return metrics_->seconds_before() + progress_->training_seconds(); }
+  double training_seconds() const {
+    return metrics_->seconds_before().training + progress_->training_seconds();
+  }
+  // Of the validations at steps before this call.
+  double validation_seconds_before() const { return metrics_->seconds_before().validation; }
   // Leaves standard error as others expect it. The files stay open.
   void end_progress() { progress_.reset(); }
 

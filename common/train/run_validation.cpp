@@ -47,9 +47,11 @@ std::optional<ValidationResult> RunValidation::validate(RunLog* log) {
   const auto progress = [log](std::int64_t done, std::int64_t total) {
     if (log) log->validation(done, total);
   };
-  const auto result =
+  auto result =
       validation_->run(grid_.data().group(), backend_, model_, windows_, progress, &grid_.world().group());
-  seconds_ += seconds_since(begin);
+  const double seconds = seconds_since(begin);
+  seconds_ += seconds;
+  if (result) result->seconds = seconds;
   return result;
 }
 

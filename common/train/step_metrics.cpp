@@ -85,6 +85,7 @@ Json to_json(const StepMetrics& metrics) {
     line["validation_perplexity"] = std::exp(validation->loss);
     line["validation_accuracy"] = validation->accuracy;
     line["validation_tokens"] = validation->tokens;
+    line["validation_seconds"] = validation->seconds;
     if (validation->bits_per_byte) line["bits_per_byte"] = *validation->bits_per_byte;
   }
   if (metrics.task) line["task"] = to_json(*metrics.task);

@@ -80,6 +80,7 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   if (result.train_loss && log_) {
     result.tokens_per_second = log_->tokens_per_second();
     result.training_seconds = log_->training_seconds();
+    result.validation_seconds += log_->validation_seconds_before();
   }
   result.seconds = seconds_since(start);
   group_.enter(kUnwatched);

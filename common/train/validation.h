@@ -25,6 +25,7 @@ struct ValidationResult {
   // unknown words, whose bytes are not known.
   std::optional<double> bits_per_byte;
   std::int64_t tokens = 0;  // number of evaluated tokens
+  double seconds = 0;       // on this rank
 };
 
 class Validation {

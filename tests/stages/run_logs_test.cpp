@@ -55,10 +55,12 @@ TEST_F(MetricsFile, KeepsTheLinesOfStepsThatAreDone) {
 
 TEST_F(MetricsFile, CountsTheSecondsOfTheStepsThatItKeeps) {
   scratch_.write("metrics.jsonl",
-                 "{\"step\":1,\"seconds\":0.5}\n{\"step\":2,\"seconds\":2}\n{\"step\":2,\"seconds\":4}\n"
+                 "{\"step\":1,\"seconds\":0.5,\"validation_seconds\":0.25}\n{\"step\":2,\"seconds\":2}\n{"
+                 "\"step\":2,\"seconds\":4}\n"
                  "{\"step\":3,\"seconds\":8}\n");
-  EXPECT_EQ(MetricsLog(path_, 2).seconds_before(), 2.5);
-  EXPECT_EQ(MetricsLog(path_, 0).seconds_before(), 0);
+  EXPECT_EQ(MetricsLog(path_, 2).seconds_before().training, 2.5);
+  EXPECT_EQ(MetricsLog(path_, 2).seconds_before().validation, 0.25);
+  EXPECT_EQ(MetricsLog(path_, 0).seconds_before().training, 0);
   EXPECT_EQ(kept_of("{\"step\":1,\"seconds\":null}\n", 1), "{\"step\":1,\"seconds\":null}\n");
 }
 

@@ -109,7 +109,8 @@ TEST(StepMetrics, OfAStepThatWasSkippedSaySo) {
 }
 
 TEST(StepMetrics, HaveAValidationWhereThereWasOne) {
-  const ValidationResult validation{.loss = 2, .accuracy = 0.375, .bits_per_byte = 1.25, .tokens = 1024};
+  const ValidationResult validation{
+      .loss = 2, .accuracy = 0.375, .bits_per_byte = 1.25, .tokens = 1024, .seconds = 0.5};
   StepMetrics metrics = measured();
   metrics.validation = validation;
   Json expected = fields_of_a_line();
@@ -117,6 +118,7 @@ TEST(StepMetrics, HaveAValidationWhereThereWasOne) {
   expected["validation_perplexity"] = std::exp(2.0);
   expected["validation_accuracy"] = 0.375;
   expected["validation_tokens"] = 1024;
+  expected["validation_seconds"] = 0.5;
   expected["bits_per_byte"] = 1.25;
   EXPECT_EQ(to_json(metrics).dump(1), expected.dump(1));
   const std::vector<std::string> curves = {"validation/loss 2",
