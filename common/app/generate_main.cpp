@@ -99,8 +99,12 @@ struct Timing {
     return tokens > texts ? 1e3 * later_seconds / static_cast<double>(tokens - texts) : first_ms();
   }
   void print() const {
-    std::fprintf(stderr, "%s tokens: %.2f ms per token, %s tokens/s, first after %.1f ms\n",
-                 grouped(tokens).c_str(), token_ms(), grouped(1e3 / token_ms(), 1).c_str(), first_ms());
+    std::fprintf(stderr, "%s token%s: ", grouped(tokens).c_str(), tokens == 1 ? "" : "s");
+    if (tokens > texts) {  // the first ones also take the time of the prompt
+      std::fprintf(stderr, "%.2f ms per token, %s tokens/s, ", token_ms(),
+                   grouped(1e3 / token_ms(), 1).c_str());
+    }
+    std::fprintf(stderr, "first after %.1f ms\n", first_ms());
   }
 };
 

@@ -135,12 +135,25 @@ Json kept_values(const Json& run, const Json& now) {
   return kept;
 }
 
+namespace {
+
+// A setting for readers: of a number as many digits as users type.
+std::string shown(const Json& value) {
+  if (value.is_null()) return "none, the default";
+  if (!value.is_number_float()) return value.dump();
+  char text[32];
+  std::snprintf(text, sizeof text, "%.12g", value.get<double>());
+  return text;
+}
+
+}  // namespace
+
 void refuse_changes(const Json& run, const Json& now) {
   const Json before = resolved_settings(run);
   for (const char* key : kFixed) {
     if (changes(before, now, key)) {
-      user_error(flag_of_key(key), ": expected ", before[key].dump(), ", as the run began with, not ",
-                 now[key].dump(), "; another value needs a new run");
+      user_error(flag_of_key(key), ": expected ", shown(before[key]), ", as the run began with, not ",
+                 shown(now[key]), "; another value needs a new run");
     }
   }
 }
@@ -155,8 +168,8 @@ void announce_changes(const Json& run, const Json& settings, const std::set<std:
   keys.insert(keys.end(), stage_keys.begin(), stage_keys.end());
   for (const std::string& key : keys) {
     if (changes(before, now, key)) {
-      std::cerr << "note: " << flag_of_key(key) << " changes from " << before[key] << " to " << now[key]
-                << '\n';
+      std::cerr << "note: " << flag_of_key(key) << " changes from " << shown(before[key]) << " to "
+                << shown(now[key]) << '\n';
     }
   }
 }

@@ -121,7 +121,7 @@ void require_shards(const std::vector<std::string>& files, const CorpusConfig& c
   if (other != files.end())
     user_error(kFlag, ": \"", *other,
                "\" is not a token shard (.bin), but other files are; expected either texts or shards");
-  require_one_part(files);
+  if (config.trains()) require_one_part(files);
   if (config.special == SpecialTokens::recognised) {
     user_error(
         "--parse-special-tokens: cannot be used with token shards, which are already encoded; give it to "

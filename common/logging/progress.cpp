@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "common/base/grouped.h"
@@ -72,17 +73,28 @@ Progress::Progress(std::int64_t first, std::int64_t steps, std::int64_t tokens_p
 void Progress::step(const StepReport& report, std::optional<double> validation_loss, double share_done) {
   constexpr std::int64_t kPlainLines = 40;
   constexpr double kInterval = 0.1;  // seconds
+  if (training_seconds_ == 0) {
+    const std::chrono::duration<double> taken(report.seconds.total());
+    start_ = std::chrono::steady_clock::now() - std::chrono::duration_cast<Time::duration>(taken);
+  }
   last_ = report;
   share_done_ = share_done;
   training_seconds_ += report.seconds.total();
   if (validation_loss) validation_loss_ = validation_loss;
   const std::int64_t done = report.step + 1, interval = std::max<std::int64_t>(1, steps_ / kPlainLines);
   const bool plain = validation_loss || done == first_ + 1 || done == steps_ || done % interval == 0;
-  if (!plain && seconds_since(shown_) < kInterval) return;
+  is_shown_ = plain || seconds_since(shown_) >= kInterval;
+  if (!is_shown_) return;
   shown_ = std::chrono::steady_clock::now();
   status_.show(plain, [&](std::size_t width) {
     return progress_line(state(status_.is_terminal() ? validation_loss_ : validation_loss), width);
   });
+}
+
+void Progress::note(const std::string& text) {
+  if (!std::exchange(is_shown_, true))
+    status_.show(false, [&](std::size_t width) { return progress_line(state(validation_loss_), width); });
+  status_.print_above(text);
 }
 
 void Progress::validation(std::int64_t done, std::int64_t total) {

@@ -34,15 +34,15 @@ class Progress {
   Progress(std::int64_t first, std::int64_t steps, std::int64_t tokens_per_step);
 
   // Call after each step, with the validation loss if one was measured, and the share of the work that is
-  // done since construction, by which the rest of the time is estimated. Plain lines are printed at intervals
+  // done since the first one began, by which the rest of the time is estimated. Plain lines are printed at intervals
   // and for each validation loss; a terminal's line is updated ten times a second.
   void step(const StepReport& report, std::optional<double> validation_loss, double share_done);
 
   // Call during a validation, with the tokens done and in total. Shown if it takes longer than a second.
   void validation(std::int64_t done, std::int64_t total);
 
-  // Prints text on lines of its own.
-  void note(const std::string& text) { status_.print_above(text); }
+  // Prints text on lines of its own. On a terminal the line of the last step is below it.
+  void note(const std::string& text);
 
   // Of the steps since construction, without what comes between them.
   double training_seconds() const { return training_seconds_; }
@@ -56,8 +56,9 @@ class Progress {
   std::int64_t tokens_per_step_;
   StatusLine status_;
   using Time = std::chrono::steady_clock::time_point;
-  Time start_ = std::chrono::steady_clock::now(), shown_, validation_start_;
+  Time start_, shown_, validation_start_;
   StepReport last_;
+  bool is_shown_ = true;  // the last step
   double training_seconds_ = 0, share_done_ = 0;
   std::optional<double> validation_loss_;
 };

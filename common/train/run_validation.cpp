@@ -30,12 +30,12 @@ void RunValidation::forget() {
 bool RunValidation::run(std::int64_t step, RunLog* log) {
   validated_ = validate(log);
   if (validated_) best_ = after_validation(best_, step, validated_->loss, validated_->tokens);
-  answered_ = answer(log);
+  answered_ = answer(step, log);
   return validated_ && best_->step == step;
 }
 
 void RunValidation::finish(TrainingResult& result, RunLog* log) {
-  if (!answered_) answered_ = answer(log);
+  if (!answered_) answered_ = answer(result.steps, log);
   if (!validated_) validated_ = validate(log);
   result.task = answered_;
   result.validation = validated_;
@@ -55,14 +55,14 @@ std::optional<ValidationResult> RunValidation::validate(RunLog* log) {
   return result;
 }
 
-std::optional<ChoiceResult> RunValidation::answer(RunLog* log) const {
+std::optional<ChoiceResult> RunValidation::answer(std::int64_t step, RunLog* log) const {
   if (!task_) return std::nullopt;
   const std::int64_t windows = std::min(batch_size_, evaluation_batch(seq_len_));
   const ChoiceOptions options{.batch_size = choice_batch(*task_, windows * seq_len_),
                               .stoppable = true,
                               .stopping = &grid_.world().group()};
   const auto result = evaluate_choices(grid_.data().group(), backend_, model_, *task_, options);
-  if (result && log) log->note(description(*result));
+  if (result && log) log->note(concat("after step ", step, ": ", description(*result)));
   return result;
 }
 

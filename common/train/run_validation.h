@@ -43,7 +43,7 @@ class RunValidation {
 
  private:
   std::optional<ValidationResult> validate(RunLog* log);
-  std::optional<ChoiceResult> answer(RunLog* log) const;
+  std::optional<ChoiceResult> answer(std::int64_t step, RunLog* log) const;
 
   Backend& backend_;
   Grid grid_;

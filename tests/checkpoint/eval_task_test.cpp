@@ -37,9 +37,10 @@ TEST_F(EvalTask, IsAnsweredAsByEvaluate) {
     EXPECT_EQ(steps.back()["task"][field], expected[field]);
   }
   EXPECT_NE(expected["acc"], expected["acc_norm"]);  // or exchanging them would not be seen
-  char said[80];
-  std::snprintf(said, sizeof said, "task: acc %.4f, acc_norm %.4f of 3 questions\n",
-                expected["acc"].get<double>(), expected["acc_norm"].get<double>());
+  char said[96];
+  std::snprintf(said, sizeof said, "after step %d: task: acc %.4f, acc_norm %.4f of 3 questions\n",
+                steps.back()["step"].get<int>(), expected["acc"].get<double>(),
+                expected["acc_norm"].get<double>());
   EXPECT_NE(result.errors.find(said), std::string::npos) << result.errors;
 }
 

@@ -65,5 +65,21 @@ TEST(BusyMachine, IsThatOfTimedRuns) {
   EXPECT_EQ(busy_runs(comparison).busiest->others_share, 0.3);
 }
 
+// The busiest run is the one that missed most of what its threads need; another may have seen a higher load.
+TEST(BusyMachine, TellsTheHighestLoadOfTheRunsThatKnowIt) {
+  Comparison comparison = busy_comparison();
+  comparison.entries[0].trials[0].load =
+      MachineLoad{.others_share = 0.9, .cores = 8, .threads = 1, .seconds = 1};
+  comparison.entries[0].trials[1].load.reset();
+  const BusyRuns all = busy_runs(comparison);
+  EXPECT_EQ(all.runs, 6);
+  EXPECT_EQ(all.known, 5);
+  EXPECT_EQ(all.most_used, 0.9);
+  EXPECT_NE(
+      terminal_report(comparison).find("of the 5 runs long enough to tell: other programs used up to 90.0 %"),
+      std::string::npos)
+      << terminal_report(comparison);
+}
+
 }  // namespace
 }  // namespace stagegpt::compare::test

@@ -117,7 +117,7 @@ TEST(Speeds, NeedStepsAfterTheWarmUp) {
   const Json json = Json::parse(results_json(comparison).dump());
   EXPECT_TRUE(json["speed"].empty());
   EXPECT_TRUE(json["contestants"][0]["trials"][0]["tokens_per_second"].is_null());
-  EXPECT_NE(results_csv(comparison).find("stage0,0,CPU,1,1,1,2,8,false,1,5,,,"), std::string::npos)
+  EXPECT_NE(results_csv(comparison).find("stage0-batch-8,0,CPU,1,1,1,2,8,false,1,5,,,"), std::string::npos)
       << results_csv(comparison);
 }
 

@@ -128,7 +128,7 @@ TEST_F(Gpt2Files, WithAddedTokens) {
   directory.write("added_tokens.json", nlohmann::json({{"<|pad|>", size + 1}}).dump());
   expect_refused(concat("token '<|pad|>' has the id ", size + 1, ", expected 0 to ", size));
   directory.write("added_tokens.json", "[]");
-  expect_refused("added_tokens.json: expected an object, got the JSON type array");
+  expect_refused("added_tokens.json\": expected an object, got the JSON type array");
 }
 
 TEST_F(Gpt2Files, WithWindowsLineEnds) {

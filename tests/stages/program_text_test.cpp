@@ -87,8 +87,8 @@ TEST_F(ProgramText, OfATrainingIsThis) {
                 "96 tokens\nmodel: "
                 "run/latest\n");
   EXPECT_EQ(masked(train({"--resume"}).errors), kModel + kData + kAll +
-                                                    "machine: #\nrun: run is finished: all its 4 steps are "
-                                                    "done; to continue it, give more, such as --resume "
+                                                    "machine: #\nrun: run has done the 4 steps of --steps"
+                                                    "; to continue it, give more, such as --resume "
                                                     "run --steps 8\n" +
                                                     nothing);
 }
@@ -194,7 +194,8 @@ TEST_F(ProgramText, OfPreparedDataAsJsonSaysWhatItIsMadeOf) {
       run("prepare_data", {"--input", "text.txt", "--input", "more.txt", "--output", "out", "--tokenizer",
                            "char", "--val-fraction", "0.25", "--json"})
           .output);
-  EXPECT_EQ(json["inputs"].dump(), R"([{"bytes":400,"path":"text.txt"},{"bytes":3,"path":"more.txt"}])");
+  EXPECT_EQ(json["inputs"].dump(),
+            R"([{"bytes":400,"documents":1,"path":"text.txt"},{"bytes":3,"documents":1,"path":"more.txt"}])");
   EXPECT_EQ(json["special_tokens"], "as text");
   EXPECT_EQ(json["val_fraction"], 0.25);
   EXPECT_EQ(json["tokenizer"]["kind"], "char");

@@ -109,7 +109,9 @@ BusyRuns busy_runs(const Comparison& comparison) {
     for (const Trial& trial : entry.trials) {
       ++all.runs;
       if (!trial.load) continue;
+      ++all.known;
       all.busy += trial.load->busy();
+      all.most_used = std::max(all.most_used, trial.load->others_share);
       if (!all.busiest || trial.load->missing_share() > all.busiest->missing_share())
         all.busiest = trial.load;
     }

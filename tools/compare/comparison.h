@@ -53,10 +53,11 @@ struct Speed {
   std::int64_t peak_memory_bytes = 0;
 };
 
-// The load by other programs during the timed runs.
+// The load by other programs during the timed runs, where it is known: a short run does not know it.
 struct BusyRuns {
-  std::int64_t runs = 0, busy = 0;
-  std::optional<MachineLoad> busiest;  // of the runs whose load is known
+  std::int64_t runs = 0, known = 0, busy = 0;
+  std::optional<MachineLoad> busiest;  // by MachineLoad::missing_share()
+  double most_used = 0;                // by others, as a share of the cores
 };
 BusyRuns busy_runs(const Comparison& comparison);
 

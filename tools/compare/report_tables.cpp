@@ -201,8 +201,10 @@ std::string speed_note(const Comparison& comparison) {
 std::string busy_note(const Comparison& comparison) {
   const BusyRuns all = busy_runs(comparison);
   if (all.busy == 0) return "";
-  return concat("The machine was busy in ", all.busy, " of ", counted(all.runs, "run"),
-                ": other programs used up to ", percent(all.busiest->others_share), " of ",
+  return concat("The machine was busy in ", all.busy, " of ",
+                all.known < all.runs ? concat("the ", all.known, " runs long enough to tell")
+                                     : counted(all.runs, "run"),
+                ": other programs used up to ", percent(all.most_used), " of ",
                 counted(all.busiest->cores, "core"),
                 ". The speeds may be inaccurate; the agreement is not affected.");
 }
