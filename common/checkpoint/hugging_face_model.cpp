@@ -48,9 +48,24 @@ bool same_bytes(const SafetensorsView& a, const SafetensorsView& b) {
   return a.dtype == b.dtype && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
 }
 
+// The newest checkpoint of a run by its name; empty if there is none.
+std::string newest_name(const fs::path& checkpoints) {
+  std::string newest;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step_")) newest = std::max(newest, name);
+  }
+  return newest;
+}
+
 Gpt2Config config_in(const fs::path& directory) {
-  if (!file_exists(directory / kConfig) && file_exists(directory / "checkpoints")) {
-    user_error(directory, " is a run that has no checkpoint yet");
+  const fs::path checkpoints = directory / "checkpoints";
+  if (!file_exists(directory / kConfig) && file_exists(checkpoints)) {
+    const std::string newest = newest_name(checkpoints);
+    if (newest.empty()) user_error(directory, " is a run that has no checkpoint yet");
+    user_error(directory,
+               " is a run whose link 'latest' is missing; name a checkpoint: ", checkpoints / newest);
   }
   return naming(directory / kConfig, [&] { return parse_config(read_json_file(directory / kConfig)); });
 }

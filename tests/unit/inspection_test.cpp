@@ -10,7 +10,9 @@
 #include "common/model/gpt2.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"
+#include "tests/support/program.h"
 #include "tests/support/tensors.h"
+#include "tools/inspect/layer_history.h"
 #include "tools/inspect/page.h"
 #include "tools/page/base64.h"
 
@@ -305,6 +307,21 @@ TEST(Tape, has_the_ops_of_the_model_with_what_they_read) {
   for (const TapeNode& node : tape.nodes) most = std::max(most, node.in_use);
   EXPECT_GE(tape.peak, most);
   EXPECT_GE(tape.nodes[1].in_use, tape.nodes[0].bytes + tape.nodes[1].bytes);
+}
+
+// A block is judged beside at least two others.
+TEST(LayerHistory, has_the_median_of_three_blocks_or_more) {
+  const ScratchDirectory directory;
+  const auto median = [&](std::vector<double> norms) {
+    Json layers = Json::array({{{"name", "wte"}, {"grad_norm", 100.0}}});
+    for (std::size_t i = 0; i < norms.size(); ++i)
+      layers.push_back({{"name", concat("h.", i)}, {"grad_norm", norms[i]}});
+    const Json line = {{"step", 1}, {"layers", layers}};
+    return layer_history(directory.write("metrics.jsonl", line.dump() + "\n"))["medians"]["grad_norm"];
+  };
+  EXPECT_EQ(median({4, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
+  EXPECT_TRUE(median({4, 1}).is_null());
 }
 
 TEST(Base64, has_the_examples_of_rfc_4648) {

@@ -1,5 +1,6 @@
 #include "tools/inspect/layer_history.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -45,6 +46,20 @@ Json rounded(const nlohmann::json& value) {
   return std::round(x * unit) / unit;
 }
 
+// The median of the last values of the blocks; null where fewer than three have one: a block is not its own
+// reference.
+Json median_of_blocks(const Json& names, const Json& of_layers) {
+  std::vector<double> values;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const Json& last = of_layers[i].back();
+    if (names[i].get<std::string>().starts_with("h.") && last.is_number())
+      values.push_back(last.get<double>());
+  }
+  if (values.size() < 3) return {};
+  std::ranges::sort(values);
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
 }  // namespace
 
 std::optional<fs::path> metrics_of(const fs::path& model) {
@@ -75,6 +90,7 @@ Json layer_history(const fs::path& metrics) {
             values.push_back(rounded(step.at("layers").at(i).value(field, nlohmann::json())));
           of_layers.push_back(std::move(values));
         }
+        history["medians"][field] = median_of_blocks(history["layers"], of_layers);
         history[field] = std::move(of_layers);
       }
       return history;

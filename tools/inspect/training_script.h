@@ -117,12 +117,6 @@ const measures = [
 ];
 const numberText = v => v === null ? "–" : v === 0 ? "0" : Math.abs(v) >= 1e-3 && Math.abs(v) < 1e4 ? Number(v.toPrecision(3)).toString() : v.toExponential(1);
 const isBlock = name => name.startsWith("h.");
-function medianOfBlocks(field) {
-  const values = data.run.layers.map((name, i) => isBlock(name) ? data.run[field][i].at(-1) : null).filter(v => v !== null).sort((a, b) => a - b);
-  if (values.length < 3) return NaN;  // a block is not its own reference
-  return (values[(values.length - 1) >> 1] + values[values.length >> 1]) / 2;
-}
-
 function layerLook(name, names) {
   const blocks = names.filter(isBlock), at = blocks.indexOf(name);
   return at < 0 ? {stroke: "var(--mark)", "stroke-dasharray": {wte: "none", wpe: "5 3"}[name] ?? "2 3"}
