@@ -34,7 +34,8 @@ std::string duration(double seconds) {
 
 }  // namespace
 
-void print_plan(const TrainingMemory& training, RankGroup& group, double flops_per_second, bool json) {
+void print_plan(const TrainingMemory& training, RankGroup& group, const std::function<double()>& peak,
+                bool json) {
   const Gpt2Config& config = training.config;
   const TrainerConfig& trainer = training.trainer;
   const ParameterTable table = gpt2_parameter_table(config);
@@ -44,21 +45,22 @@ void print_plan(const TrainingMemory& training, RankGroup& group, double flops_p
       static_cast<double>(trainer.batch_size) * static_cast<double>(trainer.grad_accumulation * T);
   const double total_tokens = tokens * static_cast<double>(trainer.schedule.steps);
   const double flops = flops_per_token(config, parameters, T);
-  const double total_flops = flops * total_tokens, seconds = total_flops / flops_per_second;
+  const double total_flops = flops * total_tokens;
   const int ranks = training.ranks * training.tensor_ranks * training.stages;
   const MemoryPlan memory = plan_memory(config, trainer, T, training.ranks, training.sync,
                                         training.activations, training.tensor_ranks, training.stages);
   const double needed = needed_memory(training.memory, memory.total(), memory.free_blocks);
   const std::optional<AvailableMemory> available = least_available(training.memory, group);
   const bool fits = !available || needed <= available->bytes;
+  const double flops_per_second = fits ? peak() : 0, seconds = total_flops / flops_per_second;
   if (json) {
     const Json plan = {{"parameters", parameters},
                        {"trained_parameters", table.trained_numel()},
                        {"tokens_per_step", tokens},
                        {"flops_per_token", flops},
                        {"total_flops", total_flops},
-                       {"peak_flops_per_second", flops_per_second},
-                       {"seconds_at_peak", seconds},
+                       {"peak_flops_per_second", flops_per_second > 0 ? Json(flops_per_second) : Json()},
+                       {"seconds_at_peak", flops_per_second > 0 ? Json(seconds) : Json()},
                        {"ranks", ranks},
                        {"memory_bytes",
                         {{"weights", memory.weights},
@@ -77,8 +79,10 @@ void print_plan(const TrainingMemory& training, RankGroup& group, double flops_p
   std::printf("parameters  %s%s\ntokens      %s a step, %s in all\nFLOPs       %.3g a token, %.3g in all\n",
               grouped(parameters).c_str(), trained.c_str(), grouped(tokens).c_str(),
               grouped(total_tokens).c_str(), flops, total_flops);
-  std::printf("time        at least %s: training alone, at the peak of %.3g FLOP/s\n",
-              duration(seconds).c_str(), flops_per_second);
+  if (flops_per_second > 0) {
+    std::printf("time        at least %s: training alone, at the peak of %.3g FLOP/s\n",
+                duration(seconds).c_str(), flops_per_second);
+  }
   std::printf("memory of %s, in MiB\n", ranks == 1 ? "the process" : "each rank");
   const auto row = [](const char* kind, auto bytes, const std::string& note = "") {
     std::printf("  %-12s%12s%s\n", kind, grouped(static_cast<double>(bytes) / (1 << 20), 1).c_str(),

@@ -214,7 +214,8 @@ class DryRun : public MemoryMessages {
   std::string printed(const TrainingMemory& training, bool json = false) const {
     SelfCommunicator communicator;
     testing::internal::CaptureStdout();
-    print_plan(training, communicator.group(), /*flops_per_second=*/1e10, json);
+    print_plan(
+        training, communicator.group(), [] { return 1e10; }, json);
     std::fflush(stdout);
     return testing::internal::GetCapturedStdout();
   }
@@ -289,6 +290,7 @@ TEST_F(DryRun, HasThemAllAsJson) {
   const auto of_one = nlohmann::json::parse(printed(training(trainer, memory), true));
   EXPECT_EQ(of_one["ranks"], 1);
   EXPECT_EQ(of_one["fits"], false);
+  EXPECT_TRUE(of_one["seconds_at_peak"].is_null());
   const auto of_none = nlohmann::json::parse(printed(training(trainer, unknown), true));
   EXPECT_TRUE(of_none["available_bytes"].is_null());
   EXPECT_TRUE(of_none["fits"].is_null());
