@@ -139,7 +139,7 @@ namespace {
 
 // A setting for readers: of a number as many digits as users type.
 std::string shown(const Json& value) {
-  if (value.is_null()) return "none, the default";
+  if (value.is_null()) return "the default";
   if (!value.is_number_float()) return value.dump();
   char text[32];
   std::snprintf(text, sizeof text, "%.12g", value.get<double>());

@@ -47,7 +47,7 @@ StepReport Trainer::step(const Tape::OpWatch& watch, LayerWatch* layers) {
 
   group().enter("optimizer");
   update(report.learning_rate, layers);  // the gradient norm, then clipping and AdamW in one kernel
-  group().enter("communication");
+  enter("communication");
   sync_.share_weights(model_.parameters());  // with ZeRO-1, the weights that other ranks have updated
   clock_.end(&PhaseSeconds::communication);
 
@@ -70,9 +70,9 @@ void Trainer::update(double learning_rate, LayerWatch* layers) {
   const auto work = [&] {
     optimizer_.measure_norms(parameters);
     end(&PhaseSeconds::optimizer);
-    group().enter("communication");
+    enter("communication");
     sync_.sum_squared_norms(optimizer_.squared_norm(), optimizer_.squared_norms());
-    group().enter("optimizer");
+    enter("optimizer");
     end(&PhaseSeconds::communication);
     if (layers != nullptr) layers->before_update();
     optimizer_.update(parameters);
@@ -92,7 +92,7 @@ void Trainer::read_results(StepReport& report) {
   clock_.add_to(report.seconds);
 
   const auto start = std::chrono::steady_clock::now();
-  group().enter("communication");
+  enter("communication");
   gather_report(grid_, passes_.batches().division(), losses, report);
   report.seconds.communication += seconds_since(start);
 }

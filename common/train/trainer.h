@@ -44,6 +44,10 @@ class Trainer {
   // Waits for the step's work, and reads its results.
   void read_results(StepReport& report);
   RankGroup& group() const { return grid_.world().group(); }
+  // Enters a phase that only several ranks have.
+  void enter(const char* phase) const {
+    if (group().size() > 1) group().enter(phase);
+  }
 
   Backend& backend_;
   Grid grid_;

@@ -1,5 +1,6 @@
 """A directory in which the commands of the guides can run, with the texts, questions, runs and models that they use, all tiny."""
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -19,6 +20,8 @@ def make(directory: Path, corpus: Path, run: Callable[[str, list[str], Path], ob
         (directory / name).write_text(text, encoding="utf-8")
     question = {"context": text[:20], "endings": [text[20:30], text[40:50]], "label": 0}
     (directory / "questions.jsonl").write_text(json.dumps(question), encoding="utf-8")
+    with gzip.open(directory / "pages_1.jsonl.gz", "wt", encoding="utf-8") as pages:
+        pages.write(json.dumps({"text": text}) + "\n")
     run("stage0_train", ["--data", "my.txt", "--steps", "4", "--stop-after", "2", "--eval-every", "1", "--run-dir", "runs/nano", *TINY], directory)
     for name in RUNS:
         shutil.copytree(directory / "runs/nano", directory / name, symlinks=True)

@@ -202,7 +202,7 @@ std::string busy_note(const Comparison& comparison) {
   const BusyRuns all = busy_runs(comparison);
   if (all.busy == 0) return "";
   return concat("The machine was busy in ", all.busy, " of ",
-                all.known < all.runs ? concat("the ", all.known, " runs long enough to tell")
+                all.known < all.runs ? concat("the ", counted(all.known, "run"), " long enough to tell")
                                      : counted(all.runs, "run"),
                 ": other programs used up to ", percent(all.most_used), " of ",
                 counted(all.busiest->cores, "core"),
