@@ -1,4 +1,4 @@
-"""The commands of labs in README files, hand-outs and docs/: `labs/lab` and `labs/prove` understand each of them. Nothing is run."""
+"""What the course's pages show: `labs/lab` and `labs/prove` understand their commands, and no picture clips a text. Nothing is run."""
 
 import contextlib
 import io
@@ -7,6 +7,7 @@ import runpy
 import shlex
 import sys
 import unittest
+import xml.etree.ElementTree as xml
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +47,12 @@ def complaint(words: list[str], lab: dict, prove: dict) -> str:
     return ""
 
 
+def width(text: xml.Element) -> float:
+    """Of a text of a picture in DejaVu Sans, Debian's default font, to a few percent."""
+    ems = sum(0.35 if letter in " .,:;'|!ijlrtf()[]I" else 0.9 if letter in "mwMW…→←" else 0.62 for letter in text.text)
+    return ems * float(text.get("font-size")) * (1.12 if text.get("font-weight") == "bold" else 1)
+
+
 class Docs(unittest.TestCase):
     maxDiff = None
 
@@ -60,6 +67,15 @@ class Docs(unittest.TestCase):
                     wrong.append(f"{page.relative_to(ROOT)}:{line}: {' '.join(words)}: {why}")
         self.assertEqual(wrong, [])
         self.assertGreater(count, 60)
+
+    def test_texts_are_not_wider_than_their_pictures(self):
+        for file in ROOT.glob("labs/*/pictures/*.svg"):
+            picture = xml.parse(file).getroot()
+            for text in picture.iter("{http://www.w3.org/2000/svg}text"):
+                left = float(text.get("x")) - width(text) * {"start": 0, "middle": 0.5, "end": 1}[text.get("text-anchor")]
+                with self.subTest(picture=file.name, text=text.text):
+                    self.assertGreater(left, 0)
+                    self.assertLess(left + width(text), float(picture.get("width")))
 
 
 if __name__ == "__main__":
