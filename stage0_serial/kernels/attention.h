@@ -1,6 +1,7 @@
 // Causal self-attention. For every sequence and head, with q, k, v rows of HS numbers inside qkv:
 //   p[t][u] = exp(scale·q[t]·k[u] - lse[t]) for u <= t,  lse[t] = log Σ_u exp(scale·q[t]·k[u]),
 //   out[t] = Σ_u f[t][u]·p[t][u]·v[u],  f the dropout factor (1 without dropout).
+// The forward divides exponentials by their sum instead: lse, which the backward gets, is rounded.
 // Backward, with D[t] = dout[t]·out[t], which equals Σ_u p·dp (Dao et al., arXiv:2205.14135, appendix B):
 //   dv[u] = Σ_t f·p·dout[t],  dp = f·(dout[t]·v[u]),  ds = scale·p·(dp - D[t]),
 //   dq[t] = Σ_u ds·k[u],  dk[u] = Σ_t ds·q[t].

@@ -1,7 +1,6 @@
 // LayerNorm forward, out = (x - mean)·rstd·w + bias (layernorm.cuh), from the simplest kernel to the fastest:
-//   v1  one thread per row: accesses are not coalesced (neighbouring threads read C floats apart), and there
-//       are only N threads;
-//   v2  one block per row, sums by a tree in shared memory: coalesced, but with a barrier at each level;
+//   v1  one thread per row;
+//   v2  one block per row, sums by a tree in shared memory;
 //   v3  one warp per row, sums by shuffles: no barriers and no shared memory (layernorm.cuh, one float);
 //   v4  v3 with four floats at a time (layernorm.cuh).
 // All are bound by memory: x is read once and out is written once, 8 bytes per element.
@@ -22,6 +21,7 @@ struct LayernormCall {
 static __global__ void layernorm_v1_kernel(float* out, float* mean, float* rstd, const float* x,
                                            const float* w, const float* bias, float eps, std::int64_t N,
                                            std::int64_t C) {
+  // Accesses are not coalesced (neighbouring threads read C floats apart), and there are only N threads.
   const std::int64_t row = thread_index();
   if (row >= N) return;
   float sum = 0, squares = 0;
@@ -50,6 +50,7 @@ static __global__ void layernorm_v2_kernel(float* out, float* mean, float* rstd,
                                            const float* w, const float* bias, float eps, std::int64_t C) {
   STAGEGPT_SHARED(float, sums, kThreads);
   STAGEGPT_SHARED(float, squares, kThreads);
+  // Accesses are coalesced, but each level of a sum has a barrier.
   const std::int64_t row = blockIdx.x, begin = row * C;
   float own = 0, own_squares = 0;
   for (std::int64_t c = threadIdx.x; c < C; c += kThreads) own += x[begin + c];

@@ -1,7 +1,8 @@
 // Causal softmax over rows of scores: the step of materialised attention between the two GEMMs. For query t
 // of a head, over keys u <= t:
-//   lse = log Σ_u exp(score[u]),  p[u] = exp(score[u] - lse),  out[u] = f[u]·p[u],  f the dropout factor.
-// Backward, given dp[u] = dout[t]·v[u]:
+//   m = max_u score[u],  S = Σ_u exp(score[u] - m),  lse = m + log S,
+//   p[u] = exp(score[u] - m) / S,  out[u] = f[u]·p[u],  f the dropout factor.
+// Backward, given dp[u] = dout[t]·v[u], with p[u] = exp(score[u] - lse), whose lse is rounded:
 //   ds[u] = scale·p[u]·(f[u]·dp[u] - D),  D = dout[t]·out[t].
 // Elements after key t are set to zero, because the GEMMs read whole rows.
 //
