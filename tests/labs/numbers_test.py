@@ -38,12 +38,18 @@ REQUESTS, KB = "{requests} | {sectors} | {ideal_sectors} |", "{kb_asked:.1f} | {
 WAVEFRONTS = "{wavefronts} | {ideal_wavefronts} |"
 EFFICIENCY, CONFLICTS = "{sectors} | {efficiency:.0f} % |", "{wavefronts} | {bank_conflicts} | {kb_asked:.0f} |"
 
+TESTS = "--gtest_list_tests --gtest_filter"
+
 # A command, the kernel of its report, pages of labs/, and what they say: its numbers stand for themselves.
 STATED = [
     (NAIVE, "", "0_run/model", "measured {loss[0]:.4f}. The"),
     (NAIVE, "", "0_run/model", "loss {loss[0]:.4f} at step 1,"),
     (NAIVE, "", "1_by_hand/HANDOUT", "The first losses are {loss[0]:.4f}, {loss[1]:.4f}, {loss[2]:.4f} "),
     (NAIVE, "", "1_by_hand/model", "losses {loss[0]:.4f}, {loss[1]:.4f}, {loss[2]:.4f}, {loss[3]:.4f}, {loss[4]:.4f}."),
+    (f"reference_tests {TESTS}=Ops/GradientCheck.*/layernorm_*", "", "1_by_hand/HANDOUT", "in f64, in {tests} cases."),
+    (f"reference_tests {TESTS}=Ops/GradientCheck.*/attention_*", "", "1_by_hand/HANDOUT", "Check: {tests} cases of"),
+    (f"reference_tests {TESTS}=*GradientCheck*", "", "1_by_hand/model", "of {tests} cases fail"),
+    (f"unit_tests {TESTS}=TapeTest.*", "", "2_tape/model", "of {tests} tests fail"),
     (PEAK, "", "2_tape/HANDOUT 2_tape/model", "| as it is | {peak_memory_bytes} |"),
     (PEAK + " --recompute gelu", "", "2_tape/HANDOUT 2_tape/model", "| `--recompute gelu` | {peak_memory_bytes} |"),
     (PEAK + " --recompute block", "", "2_tape/HANDOUT 2_tape/model", "| `--recompute block` | {peak_memory_bytes} |"),
@@ -70,7 +76,7 @@ STATED = [
 
 @functools.cache
 def numbers(text: str) -> dict:
-    """What a command prints as JSON, or the losses of a training."""
+    """What a command prints as JSON, the number of tests that it lists, or the losses of a training."""
     command = Command.parse(text.split())
     words = [str(PROGRAMS / command.program), *command.flags]
     if command.ranks:
@@ -79,7 +85,7 @@ def numbers(text: str) -> dict:
         output = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True).stdout
         if command.program.endswith("train"):
             return {"loss": [json.loads(line)["loss"] for line in (Path(folder) / "run/metrics.jsonl").read_text().splitlines()]}
-    return json.loads(output)
+    return {"tests": output.count("\n  ")} if "--gtest_list_tests" in words else json.loads(output)
 
 
 def of_kernel(found: dict) -> dict:
