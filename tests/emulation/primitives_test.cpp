@@ -35,17 +35,13 @@ TEST_P(EmulatedPrimitives, threads_and_blocks_have_all_indices) {
   }
 }
 
-// Sums in[0, 256) by a tree reduction in shared memory, `rounds` times.
-__global__ void tree_sum(float* out, const float* in, int rounds) {
+// In each round, row `round` of out (rounds, 256) is in (256) in reverse order, plus `round`.
+__global__ void reversed(float* out, const float* in, int rounds) {
   STAGEGPT_SHARED(float, part, 256);
   for (int round = 0; round < rounds; ++round) {
     part[threadIdx.x] = in[threadIdx.x] + static_cast<float>(round);
     __syncthreads();
-    for (unsigned half = 128; half > 0; half /= 2) {
-      if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
-      __syncthreads();
-    }
-    if (threadIdx.x == 0) out[round] = part[0];
+    out[256 * round + threadIdx.x] = part[255 - threadIdx.x];
     __syncthreads();
   }
 }
@@ -53,11 +49,10 @@ __global__ void tree_sum(float* out, const float* in, int rounds) {
 TEST_P(EmulatedPrimitives, barriers_make_a_block_agree) {
   std::vector<float> in(256);
   std::iota(in.begin(), in.end(), 0.0F);
-  DeviceArray<float> x(in), out(5);
-  launch<tree_sum>(1, 256, 0, nullptr, out.data(), x.data(), 5);
-  for (int round = 0; round < 5; ++round) {
-    EXPECT_EQ(out.values()[round], static_cast<float>(255 * 128 + 256 * round));
-  }
+  DeviceArray<float> x(in), out(5 * 256);
+  launch<reversed>(1, 256, 0, nullptr, out.data(), x.data(), 5);
+  const std::vector<float> got = out.values();
+  for (int i = 0; i < 5 * 256; ++i) EXPECT_EQ(got[i], static_cast<float>(255 - i % 256 + i / 256)) << i;
 }
 
 __global__ void any(int* out, int which) {

@@ -1,4 +1,4 @@
-"""What the course's pages show: `labs/lab` and `labs/prove` understand their commands, and no picture clips a text. Nothing is run."""
+"""What pages of the course show: `labs/lab` and `labs/prove` know their commands, and no picture clips a text. Nothing is run."""
 
 import contextlib
 import io
