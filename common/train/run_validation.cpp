@@ -22,6 +22,14 @@ RunValidation::RunValidation(Backend& backend, const Grid& grid, const LanguageM
   validation_.emplace(corpus.validation, *corpus.tokenizer, seq_len_, batch_size_, grid.model().size());
 }
 
+std::int64_t RunValidation::work() const {
+  std::int64_t tokens = 0;
+  if (task_) {
+    for (const Continuation& ending : task_->endings) tokens += std::ssize(ending.ids);
+  }
+  return windows_.count + tokens / seq_len_;
+}
+
 void RunValidation::forget() {
   validated_.reset();
   answered_.reset();

@@ -35,6 +35,8 @@ class RunValidation {
   void finish(TrainingResult& result, RunLog* log);
 
   const WindowSample& windows() const { return windows_; }
+  // The work of each run(), in windows: those of the validation, and as many as have the tokens of the task.
+  std::int64_t work() const;
   double seconds() const { return seconds_; }
   // What is known of the current weights.
   const std::optional<ValidationResult>& validated() const { return validated_; }

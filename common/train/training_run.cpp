@@ -133,8 +133,8 @@ void TrainingRun::step(TrainingResult& result) {
     checkpoint = checkpoint || (best && config_.patience > 0);
   }
   if (log_) {
-    const std::int64_t windows = validation_.windows().count;
-    log_->step(metrics_of(report), share_done(first_step_, trainer_.steps_done(), config_, windows));
+    const std::int64_t work = validation_.work();
+    log_->step(metrics_of(report), share_done(first_step_, trainer_.steps_done(), config_, work));
   }
   result.train_loss = report.loss;
   if (due(config_.sample_every)) sample();

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/comm/self_communicator.h"
+#include "common/train/run_validation.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
@@ -59,6 +60,23 @@ TEST(TrainingRun, BeatsWhileACheckpointIsCommitted) {
   testing::internal::GetCapturedStderr();
   EXPECT_TRUE(fs::exists(run_path / "checkpoints/step_00000001"));
   EXPECT_TRUE(committing);
+}
+
+// By it the time that is left is estimated.
+TEST(RunValidation, CountsTheWorkOfItsWindowsAndOfTheTask) {
+  SelfCommunicator communicator;
+  const auto backend = make_cpu_backend(1);
+  const Gpt2 model(*backend, SmallTraining::model_config(0));  // windows of 20 tokens
+  Corpus corpus;
+  corpus.tokenizer = char_tokenizer("abc");
+  corpus.validation = TokenSequence(random_tokens(101));
+  TrainingRunConfig config;
+  config.trainer = small_config(2, 1);
+  const auto work = [&] { return RunValidation(*backend, communicator, model, corpus, config).work(); };
+  EXPECT_EQ(work(), 5);
+  const ChoiceTask task{.questions = {}, .endings = {{random_tokens(25), 2}, {random_tokens(16), 2}}};
+  config.task = &task;
+  EXPECT_EQ(work(), 5 + 2);
 }
 
 }  // namespace
