@@ -5,6 +5,7 @@ A text whose program is not built is not compared; the profiled programs are not
 
 import functools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "labs"))
 
+from kit.checks import ENVIRONMENT  # noqa: E402
 from kit.lab_file import Count, numbered  # noqa: E402
 from kit.programs import Command  # noqa: E402
 
@@ -82,7 +84,8 @@ def numbers(text: str) -> dict:
     if command.ranks:
         words = ["mpirun", "-np", str(command.ranks), "--oversubscribe", "--bind-to", "none", *words]
     with tempfile.TemporaryDirectory() as folder:
-        output = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True).stdout
+        output = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True,
+                                env=os.environ | ENVIRONMENT).stdout
         if command.program.endswith("train"):
             return {"loss": [json.loads(line)["loss"] for line in (Path(folder) / "run/metrics.jsonl").read_text().splitlines()]}
     return {"tests": output.count("\n  ")} if "--gtest_list_tests" in words else json.loads(output)
