@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -60,6 +60,18 @@ def first_error(output: str) -> str:
     if found:
         return min(found, key=lambda match: match.start()).group().strip()
     return "\n".join(output.strip().splitlines()[-5:]) or "the build failed without a message"
+
+
+def blamed(output: str, files: Iterable[str]) -> dict[str, str]:
+    """Those of the files that do not compile, each with its first error. A failed command is blamed on the last of the files
+    that its compiler names until its first error: so a wrong header is, not what includes it."""
+    found: dict[str, str] = {}
+    place = "|".join(rf"{re.escape(name)}(?=[:(]\d)" for name in files)
+    for failed in output.split("\nFAILED: ")[1:]:
+        error = first_error(failed).splitlines()[0]
+        if named := re.findall(place, failed.partition(error)[0] + error):
+            found.setdefault(named[-1], error)
+    return found
 
 
 class ProgressLine:

@@ -64,6 +64,15 @@ def restore(student_text: str, original_text: str, cut: Cut, file: str = "") -> 
     return without_include(text) if "lab::todo(" not in text else text
 
 
+def is_defined(text: str, cut: Cut) -> bool:
+    """Whether a text has a function, once."""
+    try:
+        find(text, cut.signature)
+        return True
+    except LabError:
+        return False
+
+
 def is_cut(text: str, cut: Cut, file: str = "") -> bool:
     """Whether a function still calls lab::todo()."""
     definition = find(text, cut.signature, file)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from kit import building, checks, commands, intake, isolated, measures, results, sources, symbols
+from kit import building, checks, commands, cutter, intake, isolated, measures, results, sources, starter, symbols
 from kit.build_tree import BUILD_SECONDS, BuildTree
 from kit.intake import Refused, Submission
 from kit.isolated import Finished, Limits, Place
@@ -85,7 +85,6 @@ class Grader:
             self._accept(self._screen(submission), report)
             self.say("building")
             self._build(submission, report)
-            self._accept(self._symbols(), report)
         except (Refused, OSError) as error:
             why = str(error)
             report.notes.append(f"refused: {why}")
@@ -118,7 +117,7 @@ class Grader:
     # Before anything runs.
 
     def _accept(self, findings: symbols.Findings, report: Report) -> None:
-        report.look_at += findings.flags
+        report.look_at += [flag for flag in findings.flags if flag not in report.look_at]
         if findings.refused:
             raise Refused("; ".join(findings.refused[:3]))
 
@@ -130,20 +129,42 @@ class Grader:
 
     def _build(self, submission: Submission, report: Report) -> None:
         self.tree.put(submission.files)
-        place = Place(measures.fresh(self.scratch / "build"), own=[self.tree.build], cover=self.cover,
-                      show=[self.tree.source, self.tree.tools])
-        finished = self.tree.build_all(place, replace(self.options.limits, seconds=BUILD_SECONDS))
+        finished = self._build_once(report)
         lacking = [part for part, allowed in finished.isolation.items() if not allowed and part != "user"]
         if lacking:
             report.look_at.append(f"not isolated: {', '.join(lacking)}")
+        stubs = starter.students_files(self.lab)
+        while stubs and not finished.ok and not finished.stopped:
+            for name, why in self._blamed(finished.output, submission, stubs).items():
+                report.notes.append(f"{name} does not compile, and the starter's is in its place: {self._shown(why)}")
+                self.say(report.notes[-1])
+                self.tree.put({name: stubs.pop(name).encode()})
+            finished = self._build_once(report)
         if finished.ok:
             return
-        why = finished.message if finished.stopped else first_line(building.first_error(finished.output))
-        why = why.replace(f"{self.tree.source}/", "")
+        why = self._shown(finished.message if finished.stopped else building.first_error(finished.output))
         report.notes.append(f"does not build: {why}")
         for case, line in zip(report.cases, self.lines):
             if not self.tree.is_built(line):
                 case.status, case.message, case.earned = "not built", why, 0
+
+    def _build_once(self, report: Report) -> Finished:
+        place = Place(measures.fresh(self.scratch / "build"), own=[self.tree.build], cover=self.cover,
+                      show=[self.tree.source, self.tree.tools])
+        finished = self.tree.build_all(place, replace(self.options.limits, seconds=BUILD_SECONDS))
+        self._accept(self._symbols(), report)
+        return finished
+
+    def _shown(self, why: str) -> str:
+        return first_line(why.replace(f"{self.tree.source}/", ""))
+
+    def _blamed(self, output: str, submission: Submission, files: dict[str, str]) -> dict[str, str]:
+        """Which of the files prevent a build: those with an error, else those that lack a function, else all."""
+        if found := building.blamed(output, files):
+            return found
+        lacking = [written.path for written in self.lab.write if written.path in files and any(
+            not cutter.is_defined(submission.files[written.path].decode(), cut) for cut in written.cuts)]
+        return dict.fromkeys(lacking or files, building.first_error(output))
 
     def _symbols(self) -> symbols.Findings:
         found = symbols.Findings()
@@ -155,14 +176,11 @@ class Grader:
     # Cases.
 
     def _run_cases(self, report: Report, save: Callable[[], None]) -> None:
-        """Checks run several at a time, then traces and at last other measures, each alone. What a program does that trains
-        wrongly is not worth measuring."""
-        traces = [case for case, line in zip(report.cases, self.lines) if isinstance(line, Trace)]
+        """Checks run several at a time, then measures, each alone."""
         save()
         waiting = [(case, line) for case, line in zip(report.cases, self.lines) if not case.done]
         together = [pair for pair in waiting if isinstance(pair[1], Check)]
-        alone = sorted((pair for pair in waiting if not isinstance(pair[1], Check)),
-                       key=lambda pair: not isinstance(pair[1], Trace))
+        alone = [pair for pair in waiting if not isinstance(pair[1], Check)]
 
         def done(case: Case, line: Check | Measure) -> None:
             save()
@@ -174,11 +192,7 @@ class Grader:
             for (_, line), case in zip(together, pool.map(self._run_case, together)):
                 done(case, line)
         for case, line in alone:
-            if not isinstance(line, Trace) and any(trace.status in ("failed", "crashed", "hung") for trace in traces):
-                case.status, case.message = "failed", "not measured, because a hidden run fails"
-            else:
-                self._run_case((case, line))
-            done(case, line)
+            done(self._run_case((case, line)), line)
 
     def _run_case(self, pair: tuple[Case, Check | Measure]) -> Case:
         """Runs a case. What goes wrong in the grader or with the reference costs no points, and is flagged."""

@@ -21,6 +21,8 @@ PAIRS = 7
 OWN_SPREAD = 0.10  # the reference against itself
 PLAUSIBLE = 1.5    # a student who is faster than this, times the reference, is looked at
 TRACE_STEPS = 3
+RESULTS = ("first_step.loss", "first_step.grad_norm")  # of programs that measure training
+SAME = 1e-3        # relative: sums in another order
 HEADS = {"--n-head", "--n-embd"}  # one must divide the other
 
 
@@ -67,10 +69,10 @@ def did_not_run(finished: Finished, who: str) -> Measured:
 # Counters.
 
 def count(line: Count, pair: Pair) -> Measured:
-    """All points if the student's counter is at most `factor` times the reference's."""
+    """All points if the student's counter is at most `factor` times the reference's, in a run with the same results."""
     if not line.command:
         raise LabError(f"count {line.counter}: expected the command that counts, after 'of'")
-    values, seconds = {}, None
+    values, results, seconds = {}, {}, None
     for who, programs in pair.each():
         scratch = fresh(pair.scratch / f"count-{who}")
         finished = programs.run(counting(Command.parse(line.command), scratch), scratch, seconds,
@@ -83,7 +85,9 @@ def count(line: Count, pair: Pair) -> Measured:
             raise LabError(f"count {line.counter}: {line.command[0]} prints no such counter")
         if value is None:
             return Measured("failed", 0, f"printed no counter {line.counter}", finished.output)
-        values[who] = value
+        values[who], results[who] = value, parsed(read_result(scratch))
+    if wrong := difference(results["student"], results["reference"]):
+        return Measured("failed", 0, wrong)
     allowed = line.factor * values["reference"]
     message = f"{line.counter}: {shown(values['student'])}, the reference {shown(values['reference'])}"
     if values["student"] <= allowed:
@@ -115,11 +119,23 @@ def counting(command: Command, scratch: Path) -> Command:
 
 def document(scratch: Path) -> object:
     """The counters of a finished program: its messages, report.json of the emulator, or its standard output."""
-    content = next(filter(None, (read_result(scratch, name) for name in (MESSAGES, "counts/report.json", RESULT))), b"")
+    return parsed(next(filter(None, (read_result(scratch, name) for name in (MESSAGES, "counts/report.json", RESULT))), b""))
+
+
+def parsed(content: bytes | None) -> object:
     try:
-        return json.loads(content)
+        return json.loads(content or b"")
     except (ValueError, RecursionError):
         return None
+
+
+def difference(student: object, reference: object) -> str:
+    """What a measured run has computed otherwise than the reference's: the losses and norms that its program prints."""
+    for path in RESULTS:
+        right, found = counter(reference, path), counter(student, path)
+        if right is not None and (found is None or abs(found - right) > SAME * abs(right)):
+            return f"the measured run is wrong: {path} is {found and shown(found)}, not {shown(right)}"
+    return ""
 
 
 def counter(found: object, path: str) -> float | None:
@@ -226,19 +242,22 @@ def time(line: Time, pair: Pair) -> Measured:
     from none at `floor` to all at `target`. The lower quartile of the pairs counts."""
     command = Command.parse([line.program, *line.flags])
     speeds, seconds = [], []
-    most = None
+    most = right = None
     for turn in range(2 * PAIRS + 1):
         who, programs = ("student", pair.student) if turn % 2 else ("reference", pair.reference)
         scratch = fresh(pair.scratch / f"time-{who}")
         finished = programs.run(counting(command, scratch), scratch, most)
         most = most or pair.limit(finished)
-        speed = counter(document(scratch), "tokens_per_second") if finished.ok else None
         if not finished.ok:
             return did_not_run(finished, who)
+        printed = document(scratch)
+        right, speed = right or printed, counter(printed, "tokens_per_second")
         if not speed and who == "reference":
             raise LabError(f"time {line.program}: prints no tokens_per_second")
         if not speed or speed < 0:
             return Measured("failed", 0, "printed no tokens_per_second", finished.output)
+        if wrong := difference(printed, right):
+            return Measured("failed", 0, wrong)
         speeds.append(speed)
         seconds.append(finished.seconds)
         pair.say(f"run {turn + 1} of {2 * PAIRS + 1}, {who}: {speed:.4g} tokens/s, {finished.seconds:.0f} s")

@@ -57,7 +57,7 @@ _TREE = re.compile(r"_Z(T[VTISHW]|GV|Z)?N?V?K?(8stagegpt|3lab)")
 _TYPE_NAMES = re.compile(r"_ZT[IS]")
 _CXX_FORBIDDEN = re.compile(r"basic_(filebuf|[io]?fstream)|St10filesystem|__basic_file")
 # Defined by a student's file, these would take the place of the library's.
-_REPLACED = re.compile(r"St6chrono|7testing|_Zn[aw]m|_Zd[al]Pv|basic_(filebuf|streambuf)")
+_REPLACED = re.compile(r"St6chrono|7testing|_Zn[aw]m(?!Pv)|_Zd[al]Pv|basic_(filebuf|streambuf)")
 
 
 def of_object(path: Path) -> Symbols:

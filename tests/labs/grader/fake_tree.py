@@ -1,7 +1,9 @@
-"""A small tree with one lab, in place of the product: it builds in a second."""
+"""A small tree with one lab of two files, in place of the product: it builds in a second."""
 
 import shutil
 from pathlib import Path
+
+LABS = Path(__file__).resolve().parents[3] / "labs"
 
 CMAKE = """cmake_minimum_required(VERSION 3.25)
 project(fake LANGUAGES CXX)
@@ -9,7 +11,7 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_FLAGS_RELEASE -O0)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 include_directories(${CMAKE_SOURCE_DIR})
-add_library(ring STATIC stage1/ring.cpp)
+add_library(ring STATIC stage1/ring.cpp stage1/empty.cpp)
 foreach(program ring_tests other_tests train compare_stages)
   add_executable(${program} tests/${program}.cpp)
 endforeach()
@@ -21,6 +23,8 @@ LAB = """title  A ring
 write  stage1/ring.cpp
   cut  int ring_sum(const int* values, int count)
        The sum of all values.
+write  stage1/empty.cpp
+  cut  int empty_sum()
 check  6  ring_tests   Ring.sums
 hint   Where does the sum begin?
 check  4  ring_tests   Ring.is_empty
@@ -29,7 +33,7 @@ trace  8  train
 """
 
 HEADER = """#pragma once
-namespace stagegpt { int ring_sum(const int* values, int count); }
+namespace stagegpt { int ring_sum(const int* values, int count); int empty_sum(); }
 """
 
 SOLUTION = """#include "stage1/ring.h"
@@ -42,6 +46,12 @@ int ring_sum(const int* values, int count) {
 }
 """
 
+EMPTY = """#include "stage1/ring.h"
+namespace stagegpt {
+int empty_sum() { return 0; }
+}
+"""
+
 # Prints what GoogleTest prints.
 TESTS = """#include <cstdio>
 #include <cstring>
@@ -51,7 +61,7 @@ static int test(const char* filter, const char* name, int expected, int count) {
   const int values[] = {1, 2, 3};
   std::printf("[ RUN      ] %s\\n", name);
   std::fflush(stdout);
-  const bool right = stagegpt::ring_sum(values, count) == expected;
+  const bool right = (count > 0 ? stagegpt::ring_sum(values, count) : stagegpt::empty_sum()) == expected;
   if (!right) std::printf("tests/ring_tests.cpp:9: Failure\\nthe sum of %d values is wrong\\n", count);
   std::printf("%s %s (0 ms)\\n[==========] 1 test from 1 test suite ran. (0 ms total)\\n",
               right ? "[       OK ]" : "[  FAILED  ]", name);
@@ -81,7 +91,7 @@ int main(int argc, char** argv) {
   std::filesystem::create_directories(run / "traces");
   const int values[] = {seed, 2 * seed, 7};
   std::ofstream(run / "traces/step_00000001.safetensors") << stagegpt::ring_sum(values, 3);
-  std::puts("{\\"sums\\": 1}");
+  std::printf("{\\"sums\\": 1, \\"first_step\\": {\\"loss\\": %d}}\\n", stagegpt::ring_sum(values, 3));
 }
 """
 
@@ -101,7 +111,7 @@ int main(int, char** argv) {
 """
 
 FILES = {"CMakeLists.txt": CMAKE, "labs/4_ring/lab": LAB, "stage1/ring.h": HEADER, "stage1/ring.cpp": SOLUTION,
-         "tests/ring_tests.cpp": TESTS, "tests/other_tests.cpp": OTHER, "tests/train.cpp": TRAIN,
+         "stage1/empty.cpp": EMPTY, "labs/kit/todo.h": (LABS / "kit/todo.h").read_text(), "tests/ring_tests.cpp": TESTS, "tests/other_tests.cpp": OTHER, "tests/train.cpp": TRAIN,
          "tests/compare_stages.cpp": COMPARE}
 
 

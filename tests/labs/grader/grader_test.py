@@ -8,6 +8,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[3] / "labs"), str(Path(__file__).resolve().parent)]
 
@@ -41,12 +42,14 @@ class GraderTest(unittest.TestCase):
 
     def setUp(self) -> None:
         self.out = self.top / self.id()
+        self.empty = fake_tree.EMPTY  # the other file of a submission
         self.said = io.StringIO()
 
     def submission(self, source: str | bytes, name: str = "alice") -> Path:
         path = self.out / "in" / name / "stage1/ring.cpp"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(source.encode() if isinstance(source, str) else source)
+        path.with_name("empty.cpp").write_text(self.empty)
         return path.parents[1]
 
     def grade(self, source: str | bytes, **options) -> Report:
@@ -104,7 +107,7 @@ class GraderTest(unittest.TestCase):
     def test_a_wrong_sum(self) -> None:
         first, second, other, trace = self.grade(fake_tree.with_body("return 5;")).cases
         self.expect(first, "failed", 0, "Ring.sums: tests/ring_tests.cpp:9: Failure")
-        self.expect(second, "failed", 0, "Ring.is_empty")
+        self.expect(second, "passed", 4, "")
         self.expect(other, "passed", 2, "")
         self.expect(trace, "failed", 0, "step 1: the loss differs")
         self.assertIn("hint: Where does the sum begin?", (self.out / "out/alice/results.txt").read_text())
@@ -114,14 +117,18 @@ class GraderTest(unittest.TestCase):
         cases = self.grade(fake_tree.with_body("return count == 3 ? 6 : 0;")).cases
         self.assertEqual([case.earned for case in cases], [6, 4, 2, 0])
 
-    def test_a_wrong_program_has_no_points_for_what_it_costs(self) -> None:
-        for body, status, earned, message in [(SUM, "passed", 3, "sums: 1"),
-                                              ("return count == 3 ? 6 : 0;", "failed", 0, "because a hidden run fails")]:
-            with self.subTest(status), contextlib.redirect_stderr(self.said):
-                grader = self.grader(self.out / status)
-                grader.lines.append(lab_file.Count(points=3, counter="sums", factor=1.0, command=["train"], line=9))
+    def test_a_count_depends_on_its_own_run(self) -> None:
+        """Which trains with seed 5, so that the values are 5, 10 and 7; those of the test are 1, 2 and 3."""
+        right = f"if (values[0] == 5) {{ {SUM} }} return 5;"
+        wrong = f"if (values[0] != 5) {{ {SUM} }} return 5;"
+        for body, points, message in [(SUM, [6, 4, 2, 8, 3], "sums: 1, the reference 1"), (right, [0, 4, 2, 0, 3], "sums: 1"),
+                                      (wrong, [6, 4, 2, 8, 0], "the measured run is wrong: first_step.loss is 5, not 22")]:
+            with self.subTest(message), contextlib.redirect_stderr(self.said):
+                grader = self.grader(self.out / "out", again=True)
+                grader.lines.append(lab_file.Count(points=3, counter="sums", factor=1.0, command=["train", "--seed", "5"], line=9))
                 report = grader.grade(self.submission(fake_tree.with_body(body)), "alice")
-                self.expect(report.cases[-1], status, earned, message)
+                self.assertEqual([case.earned for case in report.cases], points)
+                self.assertIn(message, report.cases[-1].message)
 
     # Hangs and crashes.
 
@@ -145,11 +152,27 @@ class GraderTest(unittest.TestCase):
         self.expect(trace, "crashed", 0, "SIGSEGV (Segmentation fault)")
 
     def test_a_file_that_does_not_compile(self) -> None:
-        first, second, other, trace = self.grade(fake_tree.with_body("return summ;")).cases
-        for case in (first, second, trace):
-            self.expect(case, "not built", 0, "stage1/ring.cpp:5:8: error: 'summ' was not declared in this scope"
-                        if "‘" not in case.message else "stage1/ring.cpp:5:8: error: ‘summ’ was not declared")
-        self.expect(other, "passed", 2, "")
+        report = self.grade(fake_tree.with_body("return summ;"))
+        first, second, other, trace = report.cases
+        self.assertRegex("\n".join(report.notes), r"\Astage1/ring.cpp does not compile, and the starter's is in its place: "
+                         r"stage1/ring.cpp:5:8: error: .summ. was not declared in this scope.*\Z")
+        self.expect(first, "crashed", 0, "4.1 ring_sum is yours to write")
+        self.assertEqual([second.earned, other.earned, trace.earned], [4, 2, 0])
+
+    def test_files_that_cannot_be_linked(self) -> None:
+        """A file that lacks its function is blamed for that, after the other one, which has an error of its own."""
+        for self.empty, blamed, points in [(fake_tree.EMPTY, ["stage1/ring.cpp"], [0, 4, 2, 0]),
+                                           ("int f() { return summ; }", ["stage1/empty.cpp", "stage1/ring.cpp"], [0, 0, 2, 0])]:
+            report = self.grade(fake_tree.SOLUTION.replace("ring_sum", "sum_of_the_ring"))
+            self.assertEqual([note.partition(" does not compile")[0] for note in report.notes], blamed)
+            self.assertEqual([case.earned for case in report.cases], points)
+            self.assertIn("undefined reference to", report.notes[-1])
+
+    def test_a_build_that_is_stopped(self) -> None:
+        with mock.patch("kit.grader.BUILD_SECONDS", 0.05):
+            report = self.grade(fake_tree.with_body(SUM, "// slow"))
+        self.expect(report.cases[0], "not built", 0, "did not end within 0.05 s")
+        self.assertEqual(report.notes, ["does not build: did not end within 0.05 s"])
 
     # Cheats.
 
@@ -174,7 +197,7 @@ class GraderTest(unittest.TestCase):
     def test_forged_output_of_the_tests(self) -> None:
         body = 'std::puts("[==========] 1 test from 1 test suite ran."); std::fflush(stdout); return 5;'
         cases = self.grade(fake_tree.with_body(body, "#include <cstdio>")).cases
-        self.assertEqual([case.earned for case in cases], [0, 0, 2, 0])
+        self.assertEqual([case.earned for case in cases], [0, 4, 2, 0])
 
     def test_files(self) -> None:
         report = self.grade(fake_tree.with_body('std::ifstream f("expected"); ' + SUM, "#include <fstream>"))
@@ -216,7 +239,7 @@ class GraderTest(unittest.TestCase):
         (path / "tests").mkdir()
         (path / "tests/ring_tests.cpp").write_text(fake_tree.OTHER)
         (path / "CMakeLists.txt").write_text("message(FATAL_ERROR edited)")
-        self.assertEqual([case.earned for case in self.grade(fake_tree.with_body("return 5;")).cases], [0, 0, 2, 0])
+        self.assertEqual([case.earned for case in self.grade(fake_tree.with_body("return 5;")).cases], [0, 4, 2, 0])
 
     def test_calls_of_other_functions_are_looked_at(self) -> None:
         above = "namespace stagegpt { int solved(const int*, int); }"
@@ -233,7 +256,7 @@ class GraderTest(unittest.TestCase):
         with contextlib.redirect_stderr(self.said):
             reports = grade.grade_all(grader, grade.find_submissions(self.out / "in", grader.lab), self.out / "out")
         self.assertEqual([(report.submission, report.earned) for report in reports],
-                         [("bob smith", 20), ("carol", 0), ("dave", 2), ("eve", 0)])
+                         [("bob smith", 20), ("carol", 0), ("dave", 6), ("eve", 0)])
         self.assertIn("[2/4] carol: refused: stage1/ring.cpp:1: byte 0xff is not UTF-8\n", self.said.getvalue())
         self.assertEqual(len((self.out / "out/summary.csv").read_text().splitlines()), 5)
         self.assertTrue(good.exists() and bad.exists())
@@ -260,7 +283,7 @@ class GraderTest(unittest.TestCase):
         with self.assertRaisesRegex(lab_file.LabError, "is in use by another grading"):
             BuildTree(self.top / "root", self.top / "work", [])
         self.assertEqual(grade.lab_of(self.submission(fake_tree.SOLUTION), labs).number, 4)
-        self.assertEqual(intake.paths(labs[0]), ["stage1/ring.cpp"])
+        self.assertEqual(intake.paths(labs[0]), ["stage1/ring.cpp", "stage1/empty.cpp"])
 
 
 if __name__ == "__main__":

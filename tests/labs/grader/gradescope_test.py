@@ -24,7 +24,8 @@ class GradescopeTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.top)
         root = self.top / "root"
         fake_tree.make(root)
-        shutil.copytree(ROOT / "labs/kit", root / "labs/kit", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "labs/kit", root / "labs/kit", dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "labs/lab", root / "labs/lab")
         gradescope.write(root, 4, self.top / "autograder.zip", "x86-64")
         self.autograder = self.top / "autograder"
@@ -36,6 +37,7 @@ class GradescopeTest(unittest.TestCase):
         submitted = self.autograder / "submission/stage1/ring.cpp"
         submitted.parent.mkdir(parents=True, exist_ok=True)
         submitted.write_text(source)
+        submitted.with_name("empty.cpp").write_text(fake_tree.EMPTY)
         subprocess.run(["bash", str(self.autograder / "source/run_autograder")], check=True, stdout=subprocess.DEVNULL,
                        env={**os.environ, "AUTOGRADER": str(self.autograder)})
         return json.loads((self.autograder / "results/results.json").read_text())
@@ -43,7 +45,7 @@ class GradescopeTest(unittest.TestCase):
     def test_results_of_a_submission(self) -> None:
         self.assertEqual((self.modes["setup.sh"], self.modes["run_autograder"]), (0o755, 0o755))
         self.assertEqual(self.run_autograder(fake_tree.SOLUTION)["score"], 20)
-        self.assertEqual(self.run_autograder(fake_tree.with_body("return 5;"))["score"], 2)
+        self.assertEqual(self.run_autograder(fake_tree.with_body("return 5;"))["score"], 6)
 
     def test_a_grader_that_fails(self) -> None:
         (self.autograder / "source/tree/labs/4_ring/lab").write_text("title  A ring\nfoo\n")
