@@ -185,8 +185,8 @@ class Grader:
         def done(case: Case, line: Check | Measure) -> None:
             save()
             why = f": {case.message}" if case.message else ""
-            self.say(f"{self._number(line)}: {case.name}: {case.status}, {results.number(case.earned)} of "
-                     f"{results.number(case.points)}{why}")
+            earned = results.points_range(*case.pending) or results.number(case.earned)
+            self.say(f"{self._number(line)}: {case.name}: {case.status}, {earned} of {results.number(case.points)}{why}")
 
         with ThreadPoolExecutor(self.options.jobs) as pool:
             for (_, line), case in zip(together, pool.map(self._run_case, together)):
@@ -195,7 +195,7 @@ class Grader:
             done(self._run_case((case, line)), line)
 
     def _run_case(self, pair: tuple[Case, Check | Measure]) -> Case:
-        """Runs a case. What goes wrong in the grader or with the reference costs no points, and is flagged."""
+        """Runs a case. If the grader or the reference fails, an instructor decides."""
         case, line = pair
         began = time.monotonic()
         try:
@@ -204,8 +204,7 @@ class Grader:
             else:
                 self._grade_measure(case, line)
         except (LabError, RuntimeError, OSError) as error:
-            case.status, case.earned, case.message = "not measured", case.points, f"all points: {error}"
-            case.flags.append(f"not measured: {error}")
+            case.status, case.pending, case.message = "pending", (0, case.points), str(error)
         case.seconds = time.monotonic() - began
         return case
 
@@ -238,7 +237,7 @@ class Grader:
     def _grade_measure(self, case: Case, line: Measure) -> None:
         measured = self._measure(line, self.tree.build / "bin")
         case.status, case.earned, case.message = measured.status, measured.earned, measured.message
-        case.details, case.flags = measured.details, measured.flags
+        case.details, case.flags, case.pending = measured.details, measured.flags, measured.pending
 
     def _measure(self, line: Measure, programs: Path) -> Measured:
         """Compares programs with those of the reference."""
@@ -265,7 +264,7 @@ class Grader:
         results.replace_file(directory / "cases.json", json.dumps(saved).encode())
 
     def _resume(self, report: Report, directory: Path, state: dict) -> bool:
-        """Takes over the cases that are done, if submission and reference are the same as then."""
+        """Takes over the cases that are done, if submission and reference are the same as then. What is pending runs again."""
         try:
             saved = json.loads((directory / "cases.json").read_text())
             cases = [Case(**case) for case in saved["cases"]]
@@ -274,8 +273,8 @@ class Grader:
         same = all(saved.get(key) == value for key, value in state.items())
         if self.options.again or not same or [case.name for case in cases] != [case.name for case in report.cases]:
             return False
-        report.cases = cases
-        if all(case.done for case in cases):
+        report.cases = [new if case.status == "pending" else case for case, new in zip(cases, report.cases)]
+        if all(case.done for case in report.cases):
             report.notes, report.look_at = saved["notes"], saved["look_at"]
         return True
 

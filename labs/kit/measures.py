@@ -52,11 +52,12 @@ def limit(reference: float, least: float) -> float:
 
 @dataclass
 class Measured:
-    status: str  # passed, failed, crashed, hung, "not measured"
+    status: str  # passed, failed, crashed, hung, pending
     earned: float
     message: str
     details: str = ""
     flags: list[str] = field(default_factory=list)
+    pending: tuple[float, float] = (0, 0)  # the fewest and the most points that the readings allow
 
 
 def did_not_run(finished: Finished, who: str) -> Measured:
@@ -239,7 +240,8 @@ def taken(scratch: Path, copy: Path) -> Path | None:
 def time(line: Time, pair: Pair) -> Measured:
     """Reference, student, reference, student, ..., reference: each run of the student lies between two of the reference,
     and each of the reference but the first and the last serves two pairs. Points grow with the logarithm of the ratio,
-    from none at `floor` to all at `target`. The lower quartile of the pairs counts."""
+    from none at `floor` to all at `target`. The lower quartile of the pairs counts. If the reference differs from itself by
+    more than OWN_SPREAD, an instructor decides, unless the fastest pair has no points either."""
     command = Command.parse([line.program, *line.flags])
     speeds, seconds = [], []
     most = right = None
@@ -276,11 +278,11 @@ def judge(line: Time, ratios: list[float], own: list[float], walls: list[float])
     details = (f"{len(ratios)} pairs in turns, student / reference: quartiles {low:.2f}, {middle:.2f}, {high:.2f}, "
                f"from {min(ratios):.2f} to {max(ratios):.2f}")
     own_low, _, own_high = statistics.quantiles(own, n=4, method="inclusive")
-    if max(own_high, 1 / own_low) > 1 + OWN_SPREAD:
-        return Measured("not measured", line.points, f"all points: the machine was busy, the reference differs from "
-                        f"itself by {max(own_high, 1 / own_low) - 1:.0%}", details, ["time: not measured"])
-    share = math.log(low / line.floor) / math.log(line.target / line.floor)
-    earned = line.points * min(1, max(0, share))
+    spread = max(own_high, 1 / own_low) - 1
+    least, earned, most = (_points(line, ratio) for ratio in (min(ratios), low, max(ratios)))
+    if spread > OWN_SPREAD and most > 0:
+        return Measured("pending", 0, f"the machine was busy: the reference differs from itself by {spread:.0%}", details,
+                        pending=(least, most))
     flags = []
     if middle > PLAUSIBLE:
         flags.append(f"{middle:.2f} times as fast as the reference")
@@ -290,6 +292,10 @@ def judge(line: Time, ratios: list[float], own: list[float], walls: list[float])
     status = "passed" if earned == line.points else "failed"
     return Measured(status, earned, f"{low:.2f} times the reference's speed; {line.floor:g} gives no points, "
                     f"{line.target:g} all", details, flags)
+
+
+def _points(line: Time, ratio: float) -> float:
+    return line.points * min(1, max(0, math.log(ratio / line.floor) / math.log(line.target / line.floor)))
 
 
 def fresh(directory: Path) -> Path:

@@ -18,9 +18,10 @@ class Case:
     name: str               # "check 3: communication_tests, 3 ranks"
     points: float
     hidden: bool = False    # students see no message before the grades are published
-    # waiting (no points yet), passed, failed, crashed, hung, not built, refused, not measured
+    # waiting (no points yet), passed, failed, crashed, hung, not built, refused, pending (an instructor gives the points)
     status: str = "waiting"
     earned: float = 0
+    pending: tuple[float, float] = (0, 0)  # the fewest and the most points, if it is pending
     message: str = ""       # one line
     hint: str = ""
     details: str = ""       # the output, or part of it
@@ -51,6 +52,11 @@ class Report:
         return sum(case.earned for case in self.cases)
 
     @property
+    def pending(self) -> str:
+        """The range of points that an instructor may add; empty if none is open."""
+        return points_range(*(sum(case.pending[i] for case in self.cases) for i in (0, 1)))
+
+    @property
     def flags(self) -> list[str]:
         return self.look_at + [f"{case.name}: {flag}" for case in self.cases for flag in case.flags]
 
@@ -77,15 +83,19 @@ def number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
+def points_range(least: float, most: float) -> str:
+    return f"{number(least)} to {number(most)}" if most else ""
+
+
 def text(report: Report) -> str:
     by = f", by {report.student}" if report.student else ""
-    lines = [f"{report.submission}{by}: {report.lab}: {number(report.earned)} of {number(report.points)} points"]
+    lines = [f"{report.submission}{by}: {report.lab}: {scored(report)}"]
     lines += [f"  {note}" for note in report.notes]
     names = [case.name if len(case.name) <= 60 else case.name[:57] + "..." for case in report.cases]
     width = max(map(len, names), default=0)
     for name, case in zip(names, report.cases):
         score = f"{number(case.earned)}/{number(case.points)}"
-        line = f"  {name:{width}}  {score:>9}  {case.status:12} {case.seconds:7.1f} s  {case.message}"
+        line = f"  {name:{width}}  {score:>9}  {case.status:12} {case.seconds:7.1f} s  {said(case)}"
         lines.append(line.rstrip())
         if case.hint and case.status not in ("passed", "waiting"):
             lines += [f"  {'':{width}}  hint: {line}" for line in case.hint.splitlines()]
@@ -93,11 +103,20 @@ def text(report: Report) -> str:
     return clean("\n".join(lines)) + "\n"
 
 
+def scored(report: Report) -> str:
+    return f"{number(report.earned)} of {number(report.points)} points" + (f", pending: {report.pending}" if report.pending else "")
+
+
+def said(case: Case) -> str:
+    """The message; of a pending case, with the points that an instructor may give."""
+    return f"{points_range(*case.pending)} points, which your instructor gives: {case.message}" if case.pending[1] else case.message
+
+
 def gradescope(report: Report) -> dict:
     """The object that Gradescope reads (Gradescope, "Autograder Specifications")."""
     tests = []
     for case in report.cases:
-        parts = [case.message or case.status, f"hint: {case.hint}" if case.hint and case.earned < case.points else "",
+        parts = [said(case) or case.status, f"hint: {case.hint}" if case.hint and case.earned < case.points else "",
                  case.details]
         tests.append({"name": case.name, "score": round(case.earned, 2), "max_score": case.points,
                       "status": "passed" if case.earned == case.points else "failed",
@@ -116,10 +135,10 @@ def clean(said: str) -> str:
 
 def summary(reports: Iterable[Report]) -> str:
     """One line for each submission, as CSV."""
-    lines = ["submission,student,points,of,flags,notes"]
+    lines = ["submission,student,points,of,pending,flags,notes"]
     for report in reports:
-        fields = [report.submission, report.student, number(report.earned), number(report.points), "; ".join(report.flags),
-                  "; ".join(report.notes)]
+        fields = [report.submission, report.student, number(report.earned), number(report.points), report.pending,
+                  "; ".join(report.flags), "; ".join(report.notes)]
         lines.append(",".join('"' + clean(one).replace('"', '""').replace("\n", " ") + '"' for one in fields))
     return "\n".join(lines) + "\n"
 
@@ -131,5 +150,5 @@ def summary_table(reports: list[Report]) -> str:
     for report in reports:
         looks = f"  ({len(report.flags)} to look at)" if report.flags else ""
         note = f"  {report.notes[0]}" if report.notes else ""
-        lines.append(f"{report.submission:{width}}  {number(report.earned):>6} of {number(report.points)}{looks}{note}")
+        lines.append(f"{report.submission:{width}}  {scored(report)}{looks}{note}")
     return clean("\n".join(lines)) + "\n"

@@ -274,6 +274,15 @@ class GraderTest(unittest.TestCase):
         self.assertIn("alice: graded already", self.said.getvalue())
         self.assertEqual(self.grade(fake_tree.SOLUTION + "// again\n").cases[0].message, "")
 
+    def test_what_the_grader_cannot_measure_is_pending_and_measured_again(self) -> None:
+        with mock.patch("kit.measures.secret_run", side_effect=OSError("no disk")):
+            report = self.grade(fake_tree.SOLUTION)
+        self.expect(report.cases[3], "pending", 0, "no disk")
+        self.assertEqual((report.earned, report.pending), (12, "0 to 8"))
+        self.assertIn("trace 1: train: pending, 0 to 8 of 8: no disk", self.said.getvalue())
+        report = self.grade(fake_tree.SOLUTION)
+        self.assertEqual((report.earned, report.pending), (20, ""))
+
     def test_bad_input(self) -> None:
         labs = lab_file.all_labs(self.top / "root")
         with self.assertRaisesRegex(lab_file.LabError, "holds no submissions"):

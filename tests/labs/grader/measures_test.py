@@ -154,10 +154,16 @@ class MeasuresTest(unittest.TestCase):
         self.assertAlmostEqual(measured.earned, 10 * math.log(0.6 / 0.4) / math.log(0.9 / 0.4))
         self.assertEqual(measured.details, "7 pairs in turns, student / reference: quartiles 0.60, 0.90, 0.90, from 0.50 to 0.90")
 
-    def test_a_busy_machine_costs_no_points(self) -> None:
-        measured = self.judge([0.1] * 7, own=[1.0, 1.0, 1.0, 0.7, 0.7, 0.7, 1.3])
-        self.expect(measured, "not measured", 10, "all points: the machine was busy, the reference differs from itself by 43%")
-        self.assertEqual(self.judge([0.1] * 7, own=[0.95, 1.05, 1, 1, 1, 0.96, 5]).status, "failed")
+    def test_on_a_busy_machine_an_instructor_decides(self) -> None:
+        """Within what the slowest and the fastest pair give; if that is nothing, there is nothing to decide."""
+        busy = [1.0, 1.0, 1.0, 0.7, 0.7, 0.7, 1.3]
+        measured = self.judge([0.6, 0.3, 0.5, 0.5, 0.5, 0.5, 0.5], own=busy)
+        self.expect(measured, "pending", 0, "the machine was busy: the reference differs from itself by 43%")
+        self.assertEqual(measured.pending, (0, 10 * math.log(0.6 / 0.4) / math.log(0.9 / 0.4)))
+        self.assertEqual(self.judge([0.45, *[1.0] * 6], own=busy).pending[1], 10)
+        self.expect(self.judge([0.1] * 6 + [0.4], own=busy), "failed", 0,
+                    "0.10 times the reference's speed; 0.4 gives no points, 0.9 all")
+        self.assertEqual(self.judge([0.5] * 7, own=[0.95, 1.05, 1, 1, 1, 0.96, 5]).status, "failed")
 
     def test_speeds_that_are_too_good_are_looked_at(self) -> None:
         self.assertEqual(self.judge([3.0] * 7).flags, ["3.00 times as fast as the reference"])

@@ -20,7 +20,7 @@ def report() -> Report:
         Case("check 1: ring", 6, status="passed", earned=6, seconds=1.5),
         Case("check 2: \x1b[31mred\x1b[0m", 4, status="crashed", message="SIGSEGV\0\ud800 in <Ring>", details="\x07", hint="Look."),
         Case("trace: stage1", 10, hidden=True, status="failed", earned=0),
-        Case("time: bench", 5, status="not measured", earned=5, flags=["not measured: busy"]),
+        Case("time: bench", 5, status="pending", pending=(1.25, 5), message="busy", flags=["too fast"]),
         Case("count: bytes", 3)], notes=["a note"], look_at=["calls f"])
 
 
@@ -36,17 +36,19 @@ class ResultsTest(unittest.TestCase):
         written = json.loads((self.top / "results.json").read_text())
         self.assertTrue(written["tests"][1]["output"].startswith(message))
         self.assertEqual((written["score"], written["extra_data"]),
-                         (11, {"flags": ["calls f", "time: bench: not measured: busy"]}))
+                         (6, {"flags": ["calls f", "time: bench: too fast"]}))
+        self.assertEqual(written["tests"][3]["output"], "1.25 to 5 points, which your instructor gives: busy")
         self.assertEqual([test["visibility"] for test in written["tests"]],
                          ["visible", "visible", "after_published", "visible", "visible"])
         self.assertNotIn("calls f", json.dumps(written["tests"]) + written["output"])
 
     def test_text(self) -> None:
         lines = results.text(report()).splitlines()
-        self.assertEqual(lines[:2], ["alice: Lab 4: Ranks: 11 of 28 points", "  a note"])
+        self.assertEqual(lines[:2], ["alice: Lab 4: Ranks: 6 of 28 points, pending: 1.25 to 5", "  a note"])
         self.assertRegex(lines[2], r"^  check 1: ring +6/6  passed +1.5 s$")
         self.assertIn("hint: Look.", lines[4])
-        self.assertEqual(lines[-2:], ["  look at: calls f", "  look at: time: bench: not measured: busy"])
+        self.assertRegex(lines[6], r"time: bench +0/5  pending +0.0 s  1.25 to 5 points, which your instructor gives: busy$")
+        self.assertEqual(lines[-2:], ["  look at: calls f", "  look at: time: bench: too fast"])
 
     def test_files_are_replaced_at_once(self) -> None:
         """Who has opened the old file goes on reading it."""
@@ -59,9 +61,10 @@ class ResultsTest(unittest.TestCase):
 
     def test_the_summary_is_csv(self) -> None:
         odd = Report('bob "the\nbuilder", =1+1', "Lab 4", [Case("one", 2, earned=0.125)], student="bob")
-        rows = list(csv.reader(io.StringIO(results.summary([odd]))))
-        self.assertEqual(rows, [["submission", "student", "points", "of", "flags", "notes"],
-                                ['bob "the builder", =1+1', "bob", "0.12", "2", "", ""]])
+        rows = list(csv.reader(io.StringIO(results.summary([odd, report()]))))
+        self.assertEqual(rows, [["submission", "student", "points", "of", "pending", "flags", "notes"],
+                                ['bob "the builder", =1+1', "bob", "0.12", "2", "", "", ""],
+                                ["alice", "", "6", "28", "1.25 to 5", "calls f; time: bench: too fast", "a note"]])
 
 
 if __name__ == "__main__":
