@@ -79,10 +79,22 @@ std::vector<VersionReport> check_and_time(const Ladder& ladder) {
   return reports;
 }
 
+void keep_version(Ladder& ladder, std::string_view word) {
+  std::string known;
+  for (const KernelVersion& version : ladder.versions) known += (known.empty() ? "" : ", ") + version.name;
+  std::erase_if(ladder.versions, [&](const KernelVersion& version) {
+    return std::string_view(version.name).substr(0, version.name.find(' ')) != word;
+  });
+  if (ladder.versions.empty()) user_error("--ladder-version: no version \"", word, "\" (there are: ", known, ')');
+}
+
 void run_once(const Ladder& ladder) {
   const Stream stream;
-  for (const KernelVersion& version : ladder.versions) version.run(stream, 0);
-  synchronize(stream);
+  for (const KernelVersion& version : ladder.versions) {
+    version.run(stream, 0);
+    synchronize(stream);
+    checked_error(ladder, version, 0, "");
+  }
 }
 
 void print(const Ladder& ladder, const std::vector<VersionReport>& reports, const LadderMachine& machine,

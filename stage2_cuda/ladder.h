@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/measure/machine_load.h"
@@ -60,7 +61,11 @@ double median_microseconds(const std::function<void(StreamHandle)>& run, StreamH
 // Checks and times every version. Throws std::runtime_error if an error exceeds the tolerance.
 std::vector<VersionReport> check_and_time(const Ladder& ladder);
 
-// Runs every version once, without a check and without times.
+// Leaves one version, whose name begins with this word. Throws UserError if there is none.
+void keep_version(Ladder& ladder, std::string_view word);
+
+// Runs every version once, without times. Throws std::runtime_error if an error exceeds the tolerance. The
+// outputs are not cleared before: that may be a kernel, and would be counted.
 void run_once(const Ladder& ladder);
 
 // Where a ladder was timed, and what other programs used of the processors meanwhile.

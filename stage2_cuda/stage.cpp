@@ -26,6 +26,7 @@ class CudaStage final : public Stage {
   }
 
   Machine& start(Timeline* timeline) override {
+    if (ladder_version_ && !ladder_) user_error("--ladder-version: needs --ladder");
     if (ladder_ && timeline != nullptr) user_error("--profile: cannot be combined with --ladder");
     const gpu::DeviceInfo device = cuda_.open(timeline);
     cuda_.read_plans(group_, device);
@@ -47,6 +48,7 @@ class CudaStage final : public Stage {
   void add_bench_flags(CommandLine& command_line) override {
     command_line.choice("--ladder", ladder_, {"layernorm", "matmul", "attention"},
                         "time all versions of one kernel instead");
+    command_line.text("--ladder-version", ladder_version_, "NAME: only this version of --ladder, such as v2");
     cuda_.plans().add_tuning(command_line);
   }
   std::vector<KeptFile> kept_files() const override {
@@ -56,7 +58,8 @@ class CudaStage final : public Stage {
     if (!ladder_) return false;
     const gpu::LadderOptions options{
         .large = cuda_.platform().is_gpu(), .precision = cuda_.options().precision, .peak = machine.peak};
-    const gpu::Ladder ladder = gpu::make_ladder(*ladder_, *machine.backend, options);
+    gpu::Ladder ladder = gpu::make_ladder(*ladder_, *machine.backend, options);
+    if (ladder_version_) gpu::keep_version(ladder, *ladder_version_);
     if (counts()) {
       gpu::run_once(ladder);
       return true;
@@ -75,7 +78,7 @@ class CudaStage final : public Stage {
  private:
   SingleProcess group_;
   gpu::CudaFlags cuda_;
-  std::optional<std::string> ladder_;
+  std::optional<std::string> ladder_, ladder_version_;
   Machine machine_;                      // destroyed before group_, which it uses
   std::unique_ptr<OpObserver> watcher_;  // destroyed first: it uses the backend
 };

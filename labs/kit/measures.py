@@ -21,8 +21,9 @@ PAIRS = 7
 OWN_SPREAD = 0.10  # the reference against itself
 PLAUSIBLE = 1.5    # a student who is faster than this, times the reference, is looked at
 TRACE_STEPS = 3
-RESULTS = ("first_step.loss", "first_step.grad_norm")  # of programs that measure training
-SAME = 1e-3        # relative: sums in another order
+# Of programs that measure training. All steps have led to the last one. (--ladder compares its results itself.)
+RESULTS = ("first_step.loss", "first_step.grad_norm", "last_step.loss", "last_step.grad_norm")
+SAME = 1e-4        # relative: sums in another order
 HEADS = {"--n-head", "--n-embd"}  # one must divide the other
 
 

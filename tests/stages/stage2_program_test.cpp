@@ -107,6 +107,18 @@ TEST_F(Stage2Emulated, PrintsTheSumsOfKernels) {
 #endif
 }
 
+TEST_F(Stage2Emulated, CountsOneVersionOfALadder) {
+  expect_failure(run("bench", {"--ladder-version", "v2"}), 2, "--ladder-version: needs --ladder");
+  expect_failure(run("bench", {"--ladder", "layernorm", "--ladder-version", "v9"}), 2,
+                 "--ladder-version: no version \"v9\" (there are: v1 thread per row, ");
+#ifdef STAGEGPT_PROFILE
+  const auto sums = nlohmann::json::parse(
+      stage2("bench", {"--ladder", "layernorm", "--ladder-version", "v2", "--emulator-report", "-"}).output);
+  EXPECT_EQ(sums["kernels"].size(), 1u);
+  EXPECT_TRUE(sums["kernels"].contains("layernorm_v2_kernel"));
+#endif
+}
+
 // By counters alone, the versions of a ladder rank as their authors say. Products: tiles in shared memory,
 // then in registers, ask less of global memory. LayerNorm: a warp's lanes read neighbours from v2 on, v3
 // needs no barrier, v4 needs a quarter of the requests for x, w, bias and out.

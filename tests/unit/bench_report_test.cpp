@@ -43,6 +43,7 @@ BenchReport made_report() {
   report.peak_bytes = 3 << 19;
   report.rank_peak_bytes = {1 << 19, 3 << 19};
   report.first_loss = 4.5, report.first_grad_norm = 2.25;
+  report.last_loss = 3.5, report.last_grad_norm = 1.25;
   report.load = {.others_share = 0.125, .cores = 4, .threads = 4};
   return report;
 }
@@ -57,10 +58,12 @@ TEST(BenchJson, efficiency_is_the_bound_by_the_step) {
   EXPECT_EQ(json["efficiency"], 0.75);
 }
 
-TEST(BenchJson, has_loss_and_norm_of_the_first_step) {
+TEST(BenchJson, has_loss_and_norm_of_the_first_and_the_last_step) {
   const auto json = bench_json(kSubject, made_report());
   EXPECT_EQ(json["first_step"]["loss"], 4.5);
   EXPECT_EQ(json["first_step"]["grad_norm"], 2.25);
+  EXPECT_EQ(json["last_step"]["loss"], 3.5);
+  EXPECT_EQ(json["last_step"]["grad_norm"], 1.25);
 }
 
 TEST(BenchJson, has_all_phases_and_the_memory) {
@@ -141,6 +144,10 @@ TEST(BenchJson, has_each_figure_once) {
   "first_step": {
     "loss": 4.5,
     "grad_norm": 2.25
+  },
+  "last_step": {
+    "loss": 3.5,
+    "grad_norm": 1.25
   },
   "gemm_bound_ms": 300.0,
   "efficiency": 0.75,

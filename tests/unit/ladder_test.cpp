@@ -150,6 +150,21 @@ TEST_F(LadderTest, a_wrong_version_is_not_timed) {
   EXPECT_EQ(runs_.size(), 1u);
 }
 
+TEST_F(LadderTest, a_single_run_is_checked_too) {
+  add("right", 0);
+  run_once(ladder_);
+  add("wrong", 1e-3);
+  EXPECT_THROW(run_once(ladder_), std::runtime_error);
+}
+
+TEST_F(LadderTest, one_version_is_kept_by_the_first_word_of_its_name) {
+  for (const char* name : {"v1 plain", "v2 fast", "v22"}) add(name, 0);
+  keep_version(ladder_, "v2");
+  ASSERT_EQ(ladder_.versions.size(), 1u);
+  EXPECT_EQ(ladder_.versions[0].name, "v2 fast");
+  EXPECT_THROW(keep_version(ladder_, "v"), UserError);
+}
+
 TEST_F(LadderTest, a_version_that_leaves_no_number_is_wrong) {
   add("nan", std::nan(""));
   EXPECT_THROW(check_and_time(ladder_), std::runtime_error);

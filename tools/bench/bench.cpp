@@ -69,6 +69,8 @@ BenchReport bench(Backend& backend, Trainer& trainer, const LanguageModel& model
         report.device_work = difference(backend.device_work(), before);
       });
     });
+    report.last_loss = done_step.loss;
+    report.last_grad_norm = done_step.grad_norm;
     if (!bound) {
       report.first_loss = done_step.loss;
       report.first_grad_norm = done_step.grad_norm;

@@ -26,6 +26,7 @@ struct BenchConfig {
 
 struct BenchReport {
   double first_loss = 0, first_grad_norm = 0;  // of the first step, from the initial weights
+  double last_loss = 0, last_grad_norm = 0;    // of the last timed step: all timed steps have led to it
   Samples step_ms, products_ms, adamw_ms;      // of a step, and of the parts of its bound (GemmBound)
   Samples reduction_ms;                        // from the first reduction of gradients in a step to the last
   std::int64_t bytes_reduced = 0;              // of this rank's gradients in those, in a step

@@ -140,6 +140,7 @@ Json bench_json(const BenchSubject& subject, const BenchReport& report) {
           {"reduction_ms", report.reduction_ms.median()},
           {"bytes_reduced", report.bytes_reduced},
           {"first_step", {{"loss", report.first_loss}, {"grad_norm", report.first_grad_norm}}},
+          {"last_step", {{"loss", report.last_loss}, {"grad_norm", report.last_grad_norm}}},
           {"gemm_bound_ms", report.gemm_bound_ms()},
           {"efficiency", report.efficiency()},
           {"gflops", figures.gflops},

@@ -62,6 +62,16 @@ class MeasuresTest(unittest.TestCase):
         measured = self.count("echo '{\"peak\": 10}'", "echo '{\"peak\": 1000}'")
         self.assertEqual(measured.flags, ["peak: 10, the reference 1000: less than half"])
 
+    def test_results_of_the_measured_run(self) -> None:
+        """Of its first and its last step, to 0.01 %, as far as the reference's program prints them."""
+        printed = 'echo \'{"peak": 1000, "tokens_per_second": 5, "first_step": {"loss": 4}, "last_step": {"loss": %s}}\''
+        for loss, wrong in [("3.0002", ""), ("NaN", "None"), ("3.001", "3.001")]:
+            message = f"the measured run is wrong: last_step.loss is {wrong}, not 3"
+            self.expect(self.count(printed % loss, printed % "3"), "failed" if wrong else "passed", 0 if wrong else 6,
+                        message if wrong else "peak: 1000, the reference 1000")
+        self.expect(measures.time(Time(10, "bench", [], 0.4, 0.9, 9), self.pair), "failed", 0, message)
+        self.expect(self.count(printed % "3", "echo '{\"peak\": 1000}'"), "passed", 6, "peak: 1000, the reference 1000")
+
     def test_counts_that_are_none(self) -> None:
         good = "echo '{\"peak\": 1000}'"
         for bad in ("echo '{\"peak\": NaN}'", "yes [ | tr -d '\\n' | head -c 100000",
