@@ -1,12 +1,17 @@
-"""`lab grade FILE|DIR`: grades many submissions, one after another, in one build tree."""
+"""`lab grade FILE|DIR`: grades many submissions, in one build tree one after another, or in several beside each other."""
 
 import argparse
+import hmac
+import multiprocessing
 import os
 import secrets
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from datetime import datetime
 from pathlib import Path
 
-from kit import intake, lab_file, results
+from kit import intake, lab_file, results, summary
 from kit.build_tree import BuildTree, default_work
 from kit.grader import Grader, Options
 from kit.intake import Refused
@@ -19,7 +24,12 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
                         help="a submission (an archive, or a directory with the lab's files), or a directory of many")
     parser.add_argument("--lab", type=int, metavar="N", help="the lab (default: the one whose files are there)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="results (default: NAME-graded beside the submissions)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="checks that run at a time (default: 1)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="checks of a submission that run at a time (default: 1)")
+    parser.add_argument("--beside", type=int, default=1, metavar="N",
+                        help="submissions at a time, each in a build tree of its own (default: 1)")
+    parser.add_argument("--deadline", type=datetime.fromisoformat, metavar="TIME",
+                        help="2026-11-30T23:59: summary.csv has the days begun after it, by the times of the files")
+    parser.add_argument("--anonymous", action="store_true", help="results name no student; names.csv says who is who")
     parser.add_argument("--work", type=Path, metavar="DIR", help="where the tree is built (default: a cache)")
     parser.add_argument("--secret", metavar="TEXT",
                         help="seed, model and text of hidden traces follow from it (default: random, kept in --out)")
@@ -38,21 +48,30 @@ def run(arguments: argparse.Namespace, root: Path) -> int:
     given: Path | None = arguments.submissions
     labs = lab_file.all_labs(root)
     lab = lab_file.numbered(root, arguments.lab) if arguments.lab is not None else lab_of(given, labs)
-    tree = BuildTree(root, (arguments.work or default_work(root)).absolute(), arguments.cmake)
+    work = (arguments.work or default_work(root)).absolute()
     if arguments.prepare:
-        Grader(lab, labs, tree, Options(tree.work / "prepared", ""), [root]).prepare()
+        for own in work_directories(work, arguments.beside):
+            Grader(lab, labs, BuildTree(root, own, arguments.cmake), Options(own / "prepared", ""), [root]).prepare()
         return 0
     submissions = [given] if arguments.one else find_submissions(given, lab)
     out = (arguments.out or given.absolute().with_name(f"{intake.submission_name(given.absolute())}-graded")).absolute()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        options = Options(out, arguments.secret or kept_secret(out), arguments.jobs, arguments.again)
+        options = Options(out, arguments.secret or kept_secret(out), arguments.jobs, arguments.again,
+                          arguments.deadline and arguments.deadline.timestamp(), arguments.anonymous)
     except OSError as error:
         raise LabError(f"--out: {out}: {error.strerror}") from error
-    grader = Grader(lab, labs, tree, options, [*hidden_directories(given), root])
-    grader.prepare()
-    print(results.summary_table(grade_all(grader, submissions, out)), end="")
+    cover = [*hidden_directories(given), root]
+    graders = [Grader(lab, labs, BuildTree(root, own, arguments.cmake), options, cover)
+               for own in work_directories(work, arguments.beside)]
+    for grader in graders:
+        grader.prepare()
+    print(summary.table(grade_all(graders, submissions)), end="")
     return 0
+
+
+def work_directories(work: Path, number: int) -> list[Path]:
+    return [work, *(work.with_name(f"{work.name}-{i}") for i in range(2, number + 1))]
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:
@@ -63,19 +82,61 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise LabError("expected a submission, or a directory of submissions")
     elif not os.path.lexists(arguments.submissions):
         raise LabError(f"there is no {arguments.submissions}")
-    if arguments.jobs < 1:
-        raise LabError("--jobs: expected 1 or more")
+    for flag in ("jobs", "beside"):
+        if getattr(arguments, flag) < 1:
+            raise LabError(f"--{flag}: expected 1 or more")
 
 
-def grade_all(grader: Grader, submissions: list[Path], out: Path) -> list[Report]:
-    reports: list[Report] = []
-    taken = {"secret", "secret.tmp", "summary.csv", "summary.csv.tmp"}  # files beside the submissions' directories
+def grade_all(graders: list[Grader], submissions: list[Path]) -> list[Report]:
+    """Each grader takes the next submission as soon as it is done with one."""
+    options, reports = graders[0].options, []
+    taken = {"secret", "names.csv", "summary.csv", "moodle.csv", "canvas.csv"}  # files beside the submissions' directories
+    named = []
     for i, path in enumerate(submissions, 1):
-        name = unique(intake.submission_name(path), taken)
-        prefix = f"[{i}/{len(submissions)}] " if len(submissions) > 1 else ""
-        reports.append(grader.grade(path, name, prefix))
-        results.replace_file(out / "summary.csv", results.summary(reports).encode())
+        name = unique(pseudonym(path, options.secret) if options.anonymous else intake.submission_name(path), taken)
+        named.append((path, name, f"[{i}/{len(submissions)}] " if len(submissions) > 1 else ""))
+    for report in graded(graders, named):
+        reports.append(report)
+        write(options.out, {"summary.csv": summary.summary(reports), **summary.imports(reports)})
+    summary.flag_copies(reports, *graders[0].known_code())
+    for report in reports:
+        results.write(options.out / report.submission, report)
+    write(options.out, {"summary.csv": summary.summary(reports)})
+    if options.anonymous:
+        write(options.out, {"names.csv": summary.names([(name, path.name) for path, name, _ in named], reports)})
     return reports
+
+
+def graded(graders: list[Grader], named: list[tuple[Path, str, str]]) -> Iterator[Report]:
+    """The reports in the order of the submissions. Several graders have a process each."""
+    if len(graders) == 1:
+        yield from (graders[0].grade(*one) for one in named)
+        return
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(len(graders), context, _take_grader, (graders, context.Value("i", 0))) as pool:
+        yield from pool.map(_grade, named)
+
+
+def _take_grader(graders: list[Grader], taken) -> None:
+    """In a new process: the first grader that no other process has."""
+    global _grader
+    with taken.get_lock():
+        _grader = graders[taken.value]
+        taken.value += 1
+
+
+def _grade(one: tuple[Path, str, str]) -> Report:
+    return _grader.grade(*one)
+
+
+def write(out: Path, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        results.replace_file(out / name, content.encode())
+
+
+def pseudonym(path: Path, secret: str) -> str:
+    """The same for the same name and secret: a second grading finds the results of the first."""
+    return hmac.new(secret.encode(), os.fsencode(path.name), "sha256").hexdigest()[:8]
 
 
 def unique(name: str, taken: set[str]) -> str:

@@ -1,9 +1,15 @@
 """Grades one submission of a lab, case by case."""
 
+import contextlib
+import fcntl
 import json
+import math
+import os
+import resource
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,8 +33,33 @@ class Options:
     secret: str          # of the traces
     jobs: int = 1        # checks at a time
     again: bool = False  # grade finished submissions again
+    deadline: float | None = None  # seconds since 1970
+    anonymous: bool = False  # results name no student
     least_seconds: float = measures.LEAST_SECONDS
     limits: Limits = Limits()
+
+
+class Quiet:
+    """A lock that all gradings of this user on this machine share: measurements of time run alone, all else runs beside all else."""
+
+    def __init__(self) -> None:
+        directory = Path("/run" if os.geteuid() == 0 else tempfile.gettempdir())
+        self.file = os.open(directory / f"stagegpt-grading-{os.geteuid()}.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+
+    @contextlib.contextmanager
+    def _held(self, kind: int, afterwards: int) -> Iterator[None]:
+        fcntl.flock(self.file, kind)
+        try:
+            yield
+        finally:
+            fcntl.flock(self.file, afterwards)
+
+    def beside_others(self) -> contextlib.AbstractContextManager:
+        return self._held(fcntl.LOCK_SH, fcntl.LOCK_UN)
+
+    def alone(self) -> contextlib.AbstractContextManager:
+        """Within beside_others(), whose lock is given up until this one is there: two can wait for each other's end."""
+        return self._held(fcntl.LOCK_EX, fcntl.LOCK_SH)
 
 
 class Grader:
@@ -38,6 +69,7 @@ class Grader:
         self.cover = [tree.reference_bin, self.scratch, options.out, *cover]  # what no program of a student sees
         self.lines: list[Check | Measure] = [*lab.checks, *lab.measures]
         self.began = time.monotonic()
+        self.quiet = Quiet()
         self.subject = "the reference"  # what is built or run now, for the lines of progress
 
     def say(self, line: str) -> None:
@@ -47,7 +79,13 @@ class Grader:
     def prepare(self) -> None:
         """Builds the reference, and lets it pass all lines but those of time: the times of its checks set the limits of the
         students'."""
-        self.tree.prepare(self.lab, self._reference_seconds, self.say)
+        with self.quiet.beside_others():
+            self.tree.prepare(self.lab, self._reference_seconds, self.say)
+
+    def known_code(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Fingerprints of the starter's files and of the solution's."""
+        starters = {name: intake.fingerprint(text) for name, text in starter.students_files(self.lab).items()}
+        return starters, {name: intake.fingerprint((self.tree.root / name).read_text()) for name in starters}
 
     def _reference_seconds(self, line: Check | Measure) -> float:
         if isinstance(line, TimeLine):
@@ -67,13 +105,20 @@ class Grader:
         return time.monotonic() - began
 
     def grade(self, path: Path, name: str, prefix: str = "") -> Report:
-        """Grades a submission; its results are written after each case. `prefix` precedes lines of progress."""
+        """Grades a submission; its results are written after each case. `prefix` precedes lines of progress. Nothing of it runs
+        while a line `time` of another grading of this machine does."""
+        with self.quiet.beside_others():
+            return self._grade(path, name, prefix)
+
+    def _grade(self, path: Path, name: str, prefix: str) -> Report:
         report = Report(name, f"Lab {self.lab.number}: {self.lab.title}", self._plan())
-        directory = self.options.out / name
+        directory, before = self.options.out / name, children_seconds()
+        report.anonymous = self.options.anonymous
         self.subject = f"{prefix}{name}"
         try:
             submission = intake.read(path, self.lab, self.labs)
-            report.student = submission.student
+            report.student, report.fingerprints = submission.student, submission.fingerprints
+            report.late_days = late_days(path, self.options.deadline)
             state = {"submission": submission.digest, "reference": self.tree.reference.state}
             if self._resume(report, directory, state) and all(case.done for case in report.cases):
                 self.say("graded already")
@@ -93,7 +138,13 @@ class Grader:
             results.write(directory, report)
             self.say(f"refused: {why}")
             return report
-        self._run_cases(report, lambda: self._save(report, directory, state))
+        def save() -> None:
+            report.core_seconds = earlier + children_seconds() - before
+            self._save(report, directory, state)
+
+        earlier = report.core_seconds
+        self._run_cases(report, save)
+        self.say(f"{results.scored(report)}, {report.core_seconds:.0f} core-seconds")
         return report
 
     def _number(self, line: Check | Measure) -> str:
@@ -192,7 +243,8 @@ class Grader:
             for (_, line), case in zip(together, pool.map(self._run_case, together)):
                 done(case, line)
         for case, line in alone:
-            done(self._run_case((case, line)), line)
+            with self.quiet.alone() if isinstance(line, TimeLine) else contextlib.nullcontext():
+                done(self._run_case((case, line)), line)
 
     def _run_case(self, pair: tuple[Case, Check | Measure]) -> Case:
         """Runs a case. If the grader or the reference fails, an instructor decides."""
@@ -259,7 +311,7 @@ class Grader:
 
     def _save(self, report: Report, directory: Path, state: dict) -> None:
         results.write(directory, report)
-        saved = {**state, "notes": report.notes, "look_at": report.look_at,
+        saved = {**state, "notes": report.notes, "look_at": report.look_at, "core_seconds": report.core_seconds,
                  "cases": [asdict(case) for case in report.cases]}
         results.replace_file(directory / "cases.json", json.dumps(saved).encode())
 
@@ -273,10 +325,23 @@ class Grader:
         same = all(saved.get(key) == value for key, value in state.items())
         if self.options.again or not same or [case.name for case in cases] != [case.name for case in report.cases]:
             return False
+        report.core_seconds = saved.get("core_seconds", 0)
         report.cases = [new if case.status == "pending" else case for case, new in zip(cases, report.cases)]
         if all(case.done for case in report.cases):
             report.notes, report.look_at = saved["notes"], saved["look_at"]
         return True
+
+
+def children_seconds() -> float:
+    """Core-seconds of all programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def late_days(path: Path, deadline: float | None) -> int:
+    """Days begun after the deadline, by the time of the newest file that was handed in."""
+    newest = max((os.lstat(file).st_mtime for file in [path, *path.rglob("*")] if not file.is_dir()), default=0)
+    return 0 if deadline is None else max(0, math.ceil((newest - deadline) / 86400))
 
 
 def first_line(text: str) -> str:

@@ -7,7 +7,6 @@ the cases before.
 import json
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,7 +40,11 @@ class Report:
     cases: list[Case]
     notes: list[str] = field(default_factory=list)  # for the student, such as why a submission was refused
     look_at: list[str] = field(default_factory=list)  # for the instructor
-    student: str = ""       # the id that `lab submit` has packed
+    student: str = ""       # the id that `lab submit` has packed; of two students, ids with a comma between
+    anonymous: bool = False
+    late_days: int = 0      # begun after the deadline
+    core_seconds: float = 0
+    fingerprints: dict[str, str] = field(default_factory=dict)  # of the files: the same for the same code
 
     @property
     def points(self) -> float:
@@ -88,7 +91,7 @@ def points_range(least: float, most: float) -> str:
 
 
 def text(report: Report) -> str:
-    by = f", by {report.student}" if report.student else ""
+    by = f", by {report.student}" if report.student and not report.anonymous else ""
     lines = [f"{report.submission}{by}: {report.lab}: {scored(report)}"]
     lines += [f"  {note}" for note in report.notes]
     names = [case.name if len(case.name) <= 60 else case.name[:57] + "..." for case in report.cases]
@@ -131,24 +134,3 @@ def clean(said: str) -> str:
     """Without terminal colours, control characters, and halves of surrogate pairs, which no encoding has."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\N{REPLACEMENT CHARACTER}",
                   re.sub(r"\x1b\[[\d;]*m", "", said))
-
-
-def summary(reports: Iterable[Report]) -> str:
-    """One line for each submission, as CSV."""
-    lines = ["submission,student,points,of,pending,flags,notes"]
-    for report in reports:
-        fields = [report.submission, report.student, number(report.earned), number(report.points), report.pending,
-                  "; ".join(report.flags), "; ".join(report.notes)]
-        lines.append(",".join('"' + clean(one).replace('"', '""').replace("\n", " ") + '"' for one in fields))
-    return "\n".join(lines) + "\n"
-
-
-def summary_table(reports: list[Report]) -> str:
-    """One line for each submission, for the terminal."""
-    width = max((len(report.submission) for report in reports), default=0)
-    lines = []
-    for report in reports:
-        looks = f"  ({len(report.flags)} to look at)" if report.flags else ""
-        note = f"  {report.notes[0]}" if report.notes else ""
-        lines.append(f"{report.submission:{width}}  {scored(report)}{looks}{note}")
-    return clean("\n".join(lines)) + "\n"

@@ -26,13 +26,15 @@ class Submission:
 
 
 def is_student_id(text: object) -> bool:
-    """Whether it can stand in a table of points: an id of the university, a login or an address, without white space."""
-    return isinstance(text, str) and re.fullmatch(r"\w[\w.@+-]{0,63}", text) is not None
+    """Whether it can stand in a table of points: an id of the university, a login or an address, without white space; of a
+    pair, both, with a comma between."""
+    return isinstance(text, str) and re.fullmatch(r"\w[\w.@+-]{0,63}(,\w[\w.@+-]{0,63})?", text) is not None
 
 
 def student_id(text: str) -> str:
     if not is_student_id(text):
-        raise LabError(f"--student: '{text}' is no id: a letter or digit, then at most 63 letters, digits and . _ @ + -")
+        raise LabError(f"--student: '{text}' is no id: a letter or digit, then at most 63 letters, digits and . _ @ + - "
+                       "(of a pair: ID,ID)")
     return text
 
 

@@ -50,12 +50,12 @@ class Submit(unittest.TestCase):
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
         self.assertRegex(ended.stderr, r"\Alab: whose work is this\? `./lab submit --student ID`.*\n\Z")
         self.assertFalse((nobodys / "submission.tar.gz").exists())
-        ended = lab(nobodys, "submit", "--student", "grace.hopper@navy.mil")
-        self.assertRegex(ended.stdout, r"\A.*: lab 1, by grace\.hopper@navy\.mil\n")
+        ended = lab(nobodys, "submit", "--student", "grace.hopper@navy.mil,ada")
+        self.assertRegex(ended.stdout, r"\A.*: lab 1, by grace\.hopper@navy\.mil,ada\n")
         manifest = json.loads(self.packed(nobodys / "submission.tar.gz")["submission.json"])
-        self.assertEqual(manifest["student"], "grace.hopper@navy.mil")
+        self.assertEqual(manifest["student"], "grace.hopper@navy.mil,ada")
         for words in (("submit",), ("start", 1, "--dir", self.folder / "other", "--no-reference")):
-            for wrong in ("", " ", "a b", "=1+1", "../ada", "a" * 65, "ada\n"):
+            for wrong in ("", " ", "a b", "=1+1", "../ada", "a,", "a,b,c", "a" * 65, "ada\n"):
                 ended = lab(self.target if words[0] == "submit" else self.tree, *words, f"--student={wrong}")
                 self.assertEqual((ended.returncode, ended.stdout), (2, ""), wrong)
                 self.assertIn("is no id: a letter or digit", ended.stderr)

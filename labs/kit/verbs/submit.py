@@ -10,7 +10,7 @@ from kit.lab_file import LabError
 def add_verbs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE",
                         help="the archive (default: submission.tar.gz in the lab's folder)")
-    parser.add_argument("--student", metavar="ID", help="who submits; needed unless `lab start` was given it")
+    parser.add_argument("--student", metavar="ID", help="who submits, of a pair ID,ID; needed unless `lab start` was given it")
     parser.set_defaults(run=run)
 
 

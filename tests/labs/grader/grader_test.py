@@ -1,11 +1,18 @@
 """Submissions that hang, crash or cheat, from their source to their results."""
 
+import argparse
 import contextlib
+import csv
+import fcntl
+import hashlib
 import io
 import json
+import os
 import shutil
 import sys
 import tempfile
+import threading
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -15,7 +22,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[3] / "labs"), str(Path(__fi
 import fake_tree  # noqa: E402
 from kit import grade, intake, isolated, lab_file  # noqa: E402
 from kit.build_tree import BuildTree  # noqa: E402
-from kit.grader import Grader, Options  # noqa: E402
+from kit.grader import Grader, Options, Quiet  # noqa: E402
+from kit.measures import Measured  # noqa: E402
 from kit.results import Case, Report  # noqa: E402
 
 SUM = "int sum = 0; for (int i = 0; i < count; ++i) sum += values[i]; return sum;"
@@ -100,7 +108,8 @@ class GraderTest(unittest.TestCase):
                          ["building", "1 of 4: check 1: ring_tests, Ring.sums: passed, 6 of 6",
                           "2 of 4: check 2: ring_tests, Ring.is_empty: passed, 4 of 4",
                           "3 of 4: check 3: other_tests, Other.passes: passed, 2 of 2",
-                          "4 of 4: trace 1: train: passed, 8 of 8: 1 tensors agree"])
+                          "4 of 4: trace 1: train: passed, 8 of 8: 1 tensors agree", said[-1].partition("alice: ")[2]])
+        self.assertRegex(said[-1], r"alice: 20 of 20 points, \d+ core-seconds$")
         for line in said:
             self.assertRegex(line, r"^ *\d+ s  alice: ")
 
@@ -252,14 +261,90 @@ class GraderTest(unittest.TestCase):
         good, bad = self.submission(fake_tree.SOLUTION, "bob smith"), self.submission(b"\xff", "carol")
         self.submission(fake_tree.with_body("return 5;", "// dave"), "dave")
         (self.out / "in/eve").symlink_to("/etc")
-        grader = self.grader(self.out / "out")
-        with contextlib.redirect_stderr(self.said):
-            reports = grade.grade_all(grader, grade.find_submissions(self.out / "in", grader.lab), self.out / "out")
+        reports = self.grade_all()
         self.assertEqual([(report.submission, report.earned) for report in reports],
                          [("bob smith", 20), ("carol", 0), ("dave", 6), ("eve", 0)])
         self.assertIn("[2/4] carol: refused: stage1/ring.cpp:1: byte 0xff is not UTF-8\n", self.said.getvalue())
         self.assertEqual(len((self.out / "out/summary.csv").read_text().splitlines()), 5)
         self.assertTrue(good.exists() and bad.exists())
+
+    def grade_all(self, **options) -> list[Report]:
+        grader = self.grader(self.out / "out", **options)
+        (self.out / "out").mkdir()
+        with contextlib.redirect_stderr(self.said):
+            return grade.grade_all([grader], grade.find_submissions(self.out / "in", grader.lab))
+
+    def rows(self, name: str) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO((self.out / "out" / name).read_text())))
+
+    def test_anonymous_results(self) -> None:
+        """Only names.csv and what is imported elsewhere know the student, who is late, and has copied from another one."""
+        deadline = time.time()
+        for name, days in (("alice", 1.5), ("bob", -1)):
+            path = self.submission(fake_tree.with_body(f"{SUM}  // {name}"), name)
+            hashes = {file: hashlib.sha256((path / file).read_bytes()).hexdigest() for file in intake.paths(self.grader(self.out).lab)}
+            (path / "submission.json").write_text(json.dumps({"lab": 4, "student": f"{name}@x.edu", "sha256": hashes}))
+            for file in path.rglob("*"):
+                os.utime(file, (deadline, deadline + 86400 * days))
+        reports = self.grade_all(anonymous=True, deadline=deadline)
+        one, other = (report.submission for report in reports)
+        self.assertEqual([(row["submission"], row["name"], row["student"]) for row in self.rows("names.csv")],
+                         [(one, "alice", "alice@x.edu"), (other, "bob", "bob@x.edu")])
+        self.assertEqual([(row["student"], row["late_days"], row["points"], row["trace 1: train"]) for row in self.rows("summary.csv")],
+                         [("", "2", "20", "8"), ("", "0", "20", "8")])
+        self.assertIn(f"stage1/ring.cpp has the code of {other}", self.rows("summary.csv")[0]["flags"])
+        self.assertEqual([row["student"] for row in self.rows("moodle.csv")], ["alice@x.edu", "bob@x.edu"])
+        for file in (self.out / "out" / one).iterdir():
+            self.assertNotIn("alice", file.read_text(), file)
+        self.assertNotIn("alice", (self.out / "out/summary.csv").read_text() + self.said.getvalue())
+
+    def test_submissions_beside_each_other(self) -> None:
+        """From the command line. Each of two processes has a tree of its own."""
+        for name in ("a", "b", "c"):
+            self.submission(fake_tree.with_body(SUM if name == "b" else "return 5;", f"// {name}"), name)
+        parser = argparse.ArgumentParser()
+        grade.add_verbs(parser)
+        work = self.top / "beside"
+        with contextlib.redirect_stderr(self.said), contextlib.redirect_stdout(self.said):
+            grade.run(parser.parse_args([str(self.out / "in"), "--lab", "4", "--beside", "2", "--work", str(work),
+                                         "--out", str(self.out / "out")]), self.top / "root")
+        self.assertEqual([(row["submission"], row["points"]) for row in self.rows("summary.csv")],
+                         [("a", "6"), ("b", "20"), ("c", "6")])
+        for tree in (work, self.top / "beside-2"):
+            self.assertTrue((tree / "scratch/build").is_dir(), tree)
+
+    def test_times_are_measured_alone(self) -> None:
+        """Another grading waits until a line `time` has ended, and this one until that has paused."""
+        one, other = Quiet(), Quiet()
+        events: list[str] = []
+
+        def run_another() -> None:
+            with other.beside_others():
+                events.append("another")
+
+        with one.beside_others():
+            with other.beside_others():
+                pass  # beside each other
+            with one.alone():
+                waiting = threading.Thread(target=run_another)
+                waiting.start()
+                time.sleep(0.2)
+                events.append("measured")
+            waiting.join(5)
+        self.assertEqual(events, ["measured", "another"])
+
+    def test_lines_of_time_are_measured_alone(self) -> None:
+        def measured(*_: object) -> Measured:
+            with self.assertRaises(BlockingIOError):
+                fcntl.flock(Quiet().file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return Measured("passed", 5, "")
+
+        grader = self.grader(self.out / "out")
+        grader.lines.append(lab_file.Time(5, "train", [], 0.5, 0.9, 9))
+        with mock.patch("kit.measures.time", measured), contextlib.redirect_stderr(self.said):
+            report = grader.grade(self.submission(fake_tree.SOLUTION), "alice")
+        self.assertEqual((report.earned, report.cases[-1].message), (25, ""))
+        self.assertGreater(report.core_seconds, 0.1)
 
     def test_a_grading_that_was_stopped_goes_on(self) -> None:
         self.grade(fake_tree.SOLUTION)

@@ -27,7 +27,7 @@ class GradescopeTest(unittest.TestCase):
         shutil.copytree(ROOT / "labs/kit", root / "labs/kit", dirs_exist_ok=True,
                         ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "labs/lab", root / "labs/lab")
-        gradescope.write(root, 4, self.top / "autograder.zip", "x86-64")
+        gradescope.write(root, 4, self.top / "autograder.zip", "x86-64", "a secret")
         self.autograder = self.top / "autograder"
         with zipfile.ZipFile(self.top / "autograder.zip") as archive:
             archive.extractall(self.autograder / "source")
@@ -43,9 +43,10 @@ class GradescopeTest(unittest.TestCase):
         return json.loads((self.autograder / "results/results.json").read_text())
 
     def test_results_of_a_submission(self) -> None:
-        self.assertEqual((self.modes["setup.sh"], self.modes["run_autograder"]), (0o755, 0o755))
+        self.assertEqual([self.modes[name] for name in ("setup.sh", "run_autograder", "secret")], [0o755, 0o755, 0o600])
         self.assertEqual(self.run_autograder(fake_tree.SOLUTION)["score"], 20)
         self.assertEqual(self.run_autograder(fake_tree.with_body("return 5;"))["score"], 6)
+        self.assertEqual((self.autograder / "graded/secret").read_text(), "a secret")
 
     def test_a_grader_that_fails(self) -> None:
         (self.autograder / "source/tree/labs/4_ring/lab").write_text("title  A ring\nfoo\n")

@@ -1,6 +1,7 @@
 """Results as text and Gradescope's JSON."""
 
 import csv
+import dataclasses
 import io
 import json
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "labs"))
 
-from kit import results  # noqa: E402
+from kit import intake, results, summary  # noqa: E402
 from kit.results import Case, Report  # noqa: E402
 
 
@@ -60,11 +61,42 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(list(self.top.iterdir()), [path])
 
     def test_the_summary_is_csv(self) -> None:
-        odd = Report('bob "the\nbuilder", =1+1', "Lab 4", [Case("one", 2, earned=0.125)], student="bob")
-        rows = list(csv.reader(io.StringIO(results.summary([odd, report()]))))
-        self.assertEqual(rows, [["submission", "student", "points", "of", "pending", "flags", "notes"],
-                                ['bob "the builder", =1+1', "bob", "0.12", "2", "", "", ""],
-                                ["alice", "", "6", "28", "1.25 to 5", "calls f; time: bench: too fast", "a note"]])
+        """With a column for each line of the lab file."""
+        odd = Report('bob "the\nbuilder", =1+1', "Lab 4", [Case(case.name, 2, earned=0.125) for case in report().cases],
+                     student="bob", late_days=2, core_seconds=7.8)
+        first, bob, alice = self.rows(summary.summary([odd, report()]))
+        self.assertEqual(first, ["submission", "student", "points", "of", "pending", "late_days", "core_seconds", "flags", "notes",
+                                 "check 1: ring", "check 2: red", "trace: stage1", "time: bench", "count: bytes"])
+        self.assertEqual(bob, ['bob "the builder", =1+1', "bob", "0.62", "10", "", "2", "8", "", "", *["0.12"] * 5])
+        self.assertEqual(alice, ["alice", "", "6", "28", "1.25 to 5", "0", "0", "calls f; time: bench: too fast", "a note",
+                                 "6", "0", "0", "pending", "0"])
+
+    def rows(self, text: str) -> list[list[str]]:
+        return list(csv.reader(io.StringIO(text)))
+
+    def test_files_for_moodle_and_canvas(self) -> None:
+        """A row for each student of a pair; none for points that are not complete, or for nobody."""
+        done = [Case("check 1: ring", 10, status="passed", earned=7.5)]
+        reports = [Report("a", "Lab 4: Ranks", done, student="ada,bob"), Report("b", "Lab 4: Ranks", done),
+                   dataclasses.replace(report(), student="carol"), Report("d", "", [Case("check 1: ring", 10)], student="dave")]
+        files = summary.imports(reports)
+        self.assertEqual(self.rows(files["moodle.csv"]), [["student", "Lab 4: Ranks"], ["ada", "7.5"], ["bob", "7.5"]])
+        self.assertEqual(self.rows(files["canvas.csv"]),
+                         [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Lab 4: Ranks"],
+                          ["Points Possible", "", "", "", "", "10"], ["ada", "", "", "ada", "", "7.5"], ["bob", "", "", "bob", "", "7.5"]])
+
+    def test_copies(self) -> None:
+        def handed_in(name: str, ring: str, sync: str) -> Report:
+            return Report(name, "Lab 4", [], fingerprints={"ring": intake.fingerprint(ring), "sync": intake.fingerprint(sync)})
+
+        starter = {name: intake.fingerprint("todo(); ") for name in ("ring", "sync")}
+        solution = {name: intake.fingerprint(f"solved {name}") for name in ("ring", "sync")}
+        reports = [handed_in("a", "one;", "todo();"), handed_in("b", "two;  // mine", "todo();"), handed_in("c", "/* c */ two ;", ""),
+                   handed_in("d", "solved ring", "solved ring")]
+        for _ in range(2):  # a second grading says it once
+            summary.flag_copies(reports, starter, solution)
+        self.assertEqual([report.look_at for report in reports], [[], ["ring has the code of c"], ["ring has the code of b"],
+                                                                  ["ring has the code of the solution"]])
 
 
 if __name__ == "__main__":

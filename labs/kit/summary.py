@@ -1,0 +1,65 @@
+"""What an instructor gets of all submissions together: summary.csv, files for Moodle and Canvas, and who handed in the same."""
+
+import csv
+import io
+from collections.abc import Iterable
+
+from kit.results import Report, clean, number, scored
+
+COLUMNS = "submission student points of pending late_days core_seconds flags notes".split()
+
+
+def summary(reports: list[Report]) -> str:
+    """One row for each submission. The last columns are the lines of the lab file."""
+    rows = [[*COLUMNS, *(case.name for case in reports[0].cases)]] if reports else []
+    for report in reports:
+        rows.append([report.submission, "" if report.anonymous else report.student, number(report.earned), number(report.points),
+                     report.pending, str(report.late_days), f"{report.core_seconds:.0f}", "; ".join(report.flags),
+                     "; ".join(report.notes), *("pending" if case.pending[1] else number(case.earned) for case in report.cases)])
+    return _csv(rows)
+
+
+def imports(reports: list[Report]) -> dict[str, str]:
+    """Files of points, by name: one row for each student whose points are complete. Moodle asks which column is what; Canvas
+    wants these columns, and a row of the points that are possible."""
+    complete = [(student, report) for report in reports for student in report.student.split(",")
+                if student and not report.pending and all(case.done for case in report.cases)]
+    lab = reports[0].lab if reports else ""
+    canvas = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", lab]
+    return {"moodle.csv": _csv([["student", lab], *([student, number(report.earned)] for student, report in complete)]),
+            "canvas.csv": _csv([canvas, ["Points Possible", *[""] * 4, number(reports[0].points) if reports else ""],
+                                *([student, "", "", student, "", number(report.earned)] for student, report in complete)])}
+
+
+def flag_copies(reports: list[Report], starter: dict[str, str], solution: dict[str, str]) -> None:
+    """Flags files with the code of another submission or of the solution, but not those in which nothing was written. The
+    dictionaries are fingerprints of files."""
+    for report in reports:
+        for name, fingerprint in report.fingerprints.items():
+            others = [other.submission for other in reports if other is not report and other.fingerprints.get(name) == fingerprint]
+            others += ["the solution"] * (fingerprint == solution[name])
+            flag = f"{name} has the code of {', '.join(others)}"
+            if others and fingerprint != starter[name] and flag not in report.look_at:
+                report.look_at.append(flag)
+
+
+def names(submissions: list[tuple[str, str]], reports: list[Report]) -> str:
+    """Who is who: what the results call a submission, its own name, and its student."""
+    return _csv([["submission", "name", "student"], *([*names, report.student] for names, report in zip(submissions, reports))])
+
+
+def table(reports: list[Report]) -> str:
+    """One line for each submission, for the terminal."""
+    width = max((len(report.submission) for report in reports), default=0)
+    lines = []
+    for report in reports:
+        looks = f"  ({len(report.flags)} to look at)" if report.flags else ""
+        note = f"  {report.notes[0]}" if report.notes else ""
+        lines.append(f"{report.submission:{width}}  {scored(report)}{looks}{note}")
+    return clean("\n".join(lines)) + "\n"
+
+
+def _csv(rows: Iterable[list[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([clean(field).replace("\n", " ") for field in row] for row in rows)
+    return text.getvalue()
