@@ -61,9 +61,9 @@ def run(arguments: argparse.Namespace, root: Path) -> int:
                           arguments.deadline and arguments.deadline.timestamp(), arguments.anonymous)
     except OSError as error:
         raise LabError(f"--out: {out}: {error.strerror}") from error
-    cover = [*hidden_directories(given), root]
-    graders = [Grader(lab, labs, BuildTree(root, own, arguments.cmake), options, cover)
-               for own in work_directories(work, arguments.beside)]
+    works = work_directories(work, arguments.beside)
+    graders = [Grader(lab, labs, BuildTree(root, own, arguments.cmake), options,
+                      [*hidden_directories(given), root, *(other for other in works if other != own)]) for own in works]
     for grader in graders:
         grader.prepare()
     print(summary.table(grade_all(graders, submissions)), end="")

@@ -1,15 +1,11 @@
 """Grades one submission of a lab, case by case."""
 
 import contextlib
-import fcntl
 import json
-import math
-import os
 import resource
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +18,7 @@ from kit.lab_file import Check, Count, Lab, LabError, Measure, Trace
 from kit.lab_file import Time as TimeLine
 from kit.measures import Measured, Pair
 from kit.programs import Programs
+from kit.quiet import Quiet
 from kit.results import Case, Report
 
 REFERENCE_SECONDS = 3600  # limit of a check of the reference
@@ -37,29 +34,6 @@ class Options:
     anonymous: bool = False  # results name no student
     least_seconds: float = measures.LEAST_SECONDS
     limits: Limits = Limits()
-
-
-class Quiet:
-    """A lock that all gradings of this user on this machine share: measurements of time run alone, all else runs beside all else."""
-
-    def __init__(self) -> None:
-        directory = Path("/run" if os.geteuid() == 0 else tempfile.gettempdir())
-        self.file = os.open(directory / f"stagegpt-grading-{os.geteuid()}.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-
-    @contextlib.contextmanager
-    def _held(self, kind: int, afterwards: int) -> Iterator[None]:
-        fcntl.flock(self.file, kind)
-        try:
-            yield
-        finally:
-            fcntl.flock(self.file, afterwards)
-
-    def beside_others(self) -> contextlib.AbstractContextManager:
-        return self._held(fcntl.LOCK_SH, fcntl.LOCK_UN)
-
-    def alone(self) -> contextlib.AbstractContextManager:
-        """Within beside_others(), whose lock is given up until this one is there: two can wait for each other's end."""
-        return self._held(fcntl.LOCK_EX, fcntl.LOCK_SH)
 
 
 class Grader:
@@ -118,7 +92,7 @@ class Grader:
         try:
             submission = intake.read(path, self.lab, self.labs)
             report.student, report.fingerprints = submission.student, submission.fingerprints
-            report.late_days = late_days(path, self.options.deadline)
+            report.late_days = intake.late_days(path, self.options.deadline)
             state = {"submission": submission.digest, "reference": self.tree.reference.state}
             if self._resume(report, directory, state) and all(case.done for case in report.cases):
                 self.say("graded already")
@@ -336,12 +310,6 @@ def children_seconds() -> float:
     """Core-seconds of all programs that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def late_days(path: Path, deadline: float | None) -> int:
-    """Days begun after the deadline, by the time of the newest file that was handed in."""
-    newest = max((os.lstat(file).st_mtime for file in [path, *path.rglob("*")] if not file.is_dir()), default=0)
-    return 0 if deadline is None else max(0, math.ceil((newest - deadline) / 86400))
 
 
 def first_line(text: str) -> str:

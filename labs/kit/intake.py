@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import lzma
+import math
 import os
 import re
 import stat
@@ -87,6 +88,12 @@ def _check_manifest(found: dict[str, bytes], lab: Lab) -> tuple[list[str], str]:
     if not submission.is_student_id(student):
         return [*flags, f"{MANIFEST} has no student's id"], ""
     return flags, student
+
+
+def late_days(path: Path, deadline: float | None) -> int:
+    """Days begun after the deadline, by the time of the newest file that was handed in."""
+    newest = max((os.lstat(file).st_mtime for file in [path, *path.rglob("*")] if not file.is_dir()), default=0)
+    return 0 if deadline is None else max(0, math.ceil((newest - deadline) / 86400))
 
 
 def paths(lab: Lab) -> list[str]:

@@ -22,8 +22,9 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[3] / "labs"), str(Path(__fi
 import fake_tree  # noqa: E402
 from kit import grade, intake, isolated, lab_file  # noqa: E402
 from kit.build_tree import BuildTree  # noqa: E402
-from kit.grader import Grader, Options, Quiet  # noqa: E402
+from kit.grader import Grader, Options  # noqa: E402
 from kit.measures import Measured  # noqa: E402
+from kit.quiet import Quiet  # noqa: E402
 from kit.results import Case, Report  # noqa: E402
 
 SUM = "int sum = 0; for (int i = 0; i < count; ++i) sum += values[i]; return sum;"
