@@ -9,12 +9,12 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kit import curve, zoo_curves, zoo_grade, zoo_prove
+from kit import curve, zoo_curves, zoo_draw, zoo_grade, zoo_prove
 from kit.lab_file import LabError
-from kit.zoo_file import BUDGET, Bug, all_bugs, changed_lines, drawn, named
+from kit.zoo_draw import Draw
+from kit.zoo_file import BUDGET, Bug, all_bugs, changed_lines, named
 from kit.zoo_tree import Copy, contents, judged, write
 
-TICKET = ".lab_zoo"  # in a student's folder: the number of the bug
 _MORE_BYTES = 1 << 20  # by which a changed file may be longer
 
 
@@ -31,9 +31,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     added.add_argument("--answers", action="store_true", help="also what is wrong, where, and which test finds it")
     added = verb("start", on_start, "make a folder with a bug to find: the tree, a loss curve, the task")
     added.add_argument("bug", nargs="?", metavar="BUG", help="number or name of a bug")
-    added.add_argument("--lab", type=int, metavar="N", help="draw one of this lab's bugs, by --student")
-    added.add_argument("--student", metavar="ID", help="the same id draws the same bug each time")
-    added.add_argument("--which", type=int, default=1, metavar="K", help="the K-th bug that this student draws (default: 1)")
+    add_draw(added)
     added.add_argument("--dir", required=True, type=Path, metavar="PATH", help="the folder to make")
     added = verb("record", on_record, "record loss curves, with and without the bug, in labs/zoo/curves")
     added.add_argument("bugs", nargs="*", metavar="BUG", help="number or name (default: all)")
@@ -45,6 +43,13 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     added.add_argument("--work", type=Path, metavar="PATH",
                        help="where to build (default: DIR itself; with --all, build/zoo). With DIR, only the fix is taken from "
                             "there, and it is built and tested isolated, as `lab grade` does: for what others hand in")
+    add_draw(added)
+
+
+def add_draw(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--lab", type=int, metavar="N", help="the lab of --student")
+    verb.add_argument("--student", metavar="ID", help="what this id draws in --lab: the same bug and decoys each time")
+    verb.add_argument("--which", type=int, default=1, metavar="K", help="the K-th bug that this student draws (default: 1)")
 
 
 def on_list(arguments: argparse.Namespace, root: Path) -> int:
@@ -60,9 +65,11 @@ def on_list(arguments: argparse.Namespace, root: Path) -> int:
 
 
 def on_start(arguments: argparse.Namespace, root: Path) -> int:
-    bug = chosen(arguments, root)
-    start(root, bug, arguments.dir)
-    print(f"bug {bug.number} is in {arguments.dir}: read TASK.md")
+    if (arguments.bug is None) == (arguments.student is None):
+        raise LabError("name a bug, or a lab and a student: lab zoo start 17, or lab zoo start --lab 4 --student ID")
+    draw = zoo_draw.of_number(root, arguments.bug) if arguments.student is None else of_student(arguments, root)
+    start(root, draw, arguments.dir)
+    print(f"bug {draw.bug.number} is in {arguments.dir}: read TASK.md")
     return 0
 
 
@@ -78,32 +85,23 @@ def on_check(arguments: argparse.Namespace, root: Path) -> int:
         raise LabError("name the folder of a bug, or give --all")
     if not proves:
         os.umask(0o022)  # isolated programs run as another user, and read what is built here
+        if arguments.student is not None and zoo_draw.of_folder(root, arguments.dir) != of_student(arguments, root):
+            print(f"not accepted: the folder is not what {arguments.student} draws in lab {arguments.lab}, --which {arguments.which}")
+            return 1
         return 0 if check_fix(root, arguments.dir, arguments.work) else 1
     bugs = [named(root, which) for which in arguments.only] if arguments.only else all_bugs(root)
     return zoo_prove.prove(root, arguments.work or root / "build/zoo", bugs)
 
 
-# ---- start ----
-
-def chosen(arguments: argparse.Namespace, root: Path) -> Bug:
-    if (arguments.bug is None) == (arguments.student is None):
-        raise LabError("name a bug, or a lab and a student: lab zoo start 17, or lab zoo start --lab 4 --student ID")
-    if arguments.bug is not None:
-        return named(root, arguments.bug)
+def of_student(arguments: argparse.Namespace, root: Path) -> Draw:
     if arguments.lab is None:
         raise LabError("--student: name the lab too, as --lab 4")
-    return of_student(root, arguments.lab, arguments.student, arguments.which)
+    return zoo_draw.of_student(root, arguments.lab, arguments.student, arguments.which)
 
 
-def of_student(root: Path, lab: int, student: str, which: int = 1) -> Bug:
-    """The bug that a student draws in a lab; `which` counts from 1."""
-    pool = [bug.name for bug in all_bugs(root) if lab in bug.labs]
-    if not pool:
-        raise LabError(f"--lab: no bug belongs to lab {lab}")
-    return named(root, drawn(pool, student, lab, which))
+# ---- start ----
 
-
-def start(root: Path, bug: Bug, target: Path) -> None:
+def start(root: Path, draw: Draw, target: Path) -> None:
     """Makes a student's folder, which must not exist: a git repository with one commit. If it is interrupted, there is none."""
     target = Path(os.path.abspath(target))
     if os.path.lexists(target):
@@ -117,8 +115,9 @@ def start(root: Path, bug: Bug, target: Path) -> None:
         raise LabError(f"{error.filename}: {error.strerror}") from error
     try:
         unfinished.chmod(0o755)
-        write(root, unfinished, bug)
-        (unfinished / TICKET).write_text(f"bug {bug.number}\n")
+        bug = draw.bug
+        write(root, unfinished, draw.edits(root))
+        (unfinished / zoo_draw.TICKET).write_text(draw.ticket())
         (unfinished / "proof.md").write_text(PROOF)
         curves = zoo_curves.recorded(root, bug)
         (unfinished / "TASK.md").write_text(task(bug, bool(curves)))
@@ -146,16 +145,17 @@ def commit(directory: Path, message: str) -> None:
 
 PROOF = """# What I found
 
-## The mistake: file, line, and what is wrong
+## Symptom: what is wrong in a run, and with which settings it is right
 
-## The tool that proved it: the command, and the lines of its output that show the mistake
+## Experiments: for each, what I expected, the command, the lines of its output, and what they exclude
 
-## Why the loss curve looks as it does
+## Cause: file and line, what is wrong there, and how it makes this loss curve
 """
 
 TASK = """# Bug {number}
 
-The code of this tree has one mistake. Its tests and its build files are right.
+The code of this tree has one mistake. Its tests and its build files are right. In about thirty other places it is written in other words
+than the published tree, with the same results: comparing files does not find the mistake.
 
 **What is seen.** {symptom}
 
@@ -174,9 +174,9 @@ export PATH="$PWD/build/release/bin:$PATH"
    `--trace-steps` with `compare_stages` ([compare](docs/compare.md)), the emulator ([emulator](docs/emulator.md)), and runs in which
    fewer things can be wrong: one rank, one head, no dropout, another implementation of the same op.
 3. Mend it. You may change at most {budget} lines, and no test.
-4. Write into `proof.md` what was wrong, and which tool proved it, with its output.
+4. Write `proof.md`: the symptom, the experiments with their output, the cause.
 
-Hand in the fix and `proof.md`. In the source tree of the labs, `labs/lab zoo check` of this folder says whether it is mended.
+Hand in the fix and `proof.md`. Half of the points are for the fix, half for the proof. In the source tree of the labs, `labs/lab zoo check` of this folder says whether it is mended.
 """
 
 
@@ -195,18 +195,6 @@ def task(bug: Bug, has_curves: bool) -> str:
 
 # ---- check ----
 
-def ticket(directory: Path) -> str:
-    """The number of the bug that a student's folder has."""
-    try:
-        text = (directory / TICKET).read_text()
-    except (OSError, UnicodeDecodeError):
-        raise LabError(f"{directory} is no folder made by `lab zoo start`: it has no {TICKET}") from None
-    match = re.fullmatch(r"bug (\d+)\n?", text)
-    if not match:
-        raise LabError(f"{directory / TICKET}: expected `bug NUMBER`")
-    return match.group(1)
-
-
 @dataclass(frozen=True)
 class Change:
     """What a student has changed in a folder."""
@@ -215,9 +203,9 @@ class Change:
     files: dict[str, bytes] = field(default_factory=dict)  # the changed ones
 
 
-def change(root: Path, bug: Bug, directory: Path) -> Change:
+def change(root: Path, draw: Draw, directory: Path) -> Change:
     lines, files = 0, {}
-    for path, before in contents(root, bug).items():
+    for path, before in contents(root, draw.edits(root)).items():
         student = directory / path
         if not student.is_file() or student.resolve() != directory.resolve() / path:
             return Change(f"{path} is not there any more, or is no plain file")
@@ -239,8 +227,9 @@ def change(root: Path, bug: Bug, directory: Path) -> Change:
 
 def check_fix(root: Path, directory: Path, work: Path | None = None) -> bool:
     """Prints whether the bug of a student's folder is mended. It is built there, or isolated in `work`."""
-    bug = named(root, ticket(directory))
-    changed = change(root, bug, directory)
+    draw = zoo_draw.of_folder(root, directory)
+    bug = draw.bug
+    changed = change(root, draw, directory)
     if changed.complaint:
         print(f"not accepted: {changed.complaint}")
         return False

@@ -1,4 +1,5 @@
-"""Files of the bug zoo: mistakes of other programs, as changes of this one, each with the test that catches it.
+"""Files of the bug zoo: mistakes of other programs, as changes of this one, each with the test that catches it; and decoys, changes that
+change no result.
 
 A line begins with a keyword. A line whose first character is `#` is a comment.
 
@@ -17,11 +18,13 @@ A line begins with a keyword. A line whose first character is `#` is a comment.
     find                                  followed by a text that occurs once in the file; its lines are indented by
                                           four spaces, which do not count
     put                                   followed by the text that takes its place, or by nothing
+
+A file in labs/zoo/decoys has `file`, `find` and `put` only. Each pair of `find` and `put` is a decoy of its own.
 """
 
 import difflib
-import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -36,7 +39,7 @@ class Edit:
     file: str  # from the root of the tree
     find: str
     put: str
-    line: int
+    where: str  # file and line of `find`
 
 
 @dataclass(frozen=True)
@@ -79,17 +82,18 @@ class Bug:
         """The files that the bug changes, each once."""
         return list(dict.fromkeys(edit.file for edit in self.edits))
 
-    def applied(self, root: Path) -> dict[str, str]:
-        """The changed files with the bug. Raises LabError if a text to be found does not occur exactly once."""
-        texts: dict[str, str] = {}
-        for edit in self.edits:
-            text = texts.get(edit.file)
-            if text is None:
-                text = _read(root / edit.file, f"{self.path}:{edit.line}")
-            if (times := text.count(edit.find)) != 1:
-                raise LabError(f"{self.path}:{edit.line}: the text to be found occurs {times} times in {edit.file}")
-            texts[edit.file] = text.replace(edit.find, edit.put)
-        return texts
+
+def applied(root: Path, edits: Iterable[Edit]) -> dict[str, str]:
+    """The changed files. Raises LabError if a text to be found does not occur exactly once."""
+    texts: dict[str, str] = {}
+    for edit in edits:
+        text = texts.get(edit.file)
+        if text is None:
+            text = _read(root / edit.file, edit.where)
+        if (times := text.count(edit.find)) != 1:
+            raise LabError(f"{edit.where}: the text to be found occurs {times} times in {edit.file}")
+        texts[edit.file] = text.replace(edit.find, edit.put)
+    return texts
 
 
 def changed_lines(before: str, after: str) -> int:
@@ -100,7 +104,12 @@ def changed_lines(before: str, after: str) -> int:
 
 def load(path: Path) -> Bug:
     """Reads a file of the zoo. Raises LabError with file and line."""
-    return _Parser(path).parse(_read(path, str(path)))
+    return _Parser(path).bug()
+
+
+def decoys(root: Path) -> list[Edit]:
+    """The decoys of a tree."""
+    return [edit for path in sorted((root / "labs/zoo/decoys").glob("*")) for edit in _Parser(path).decoys()]
 
 
 def all_bugs(root: Path) -> list[Bug]:
@@ -119,16 +128,6 @@ def named(root: Path, which: str) -> Bug:
         if which in (str(bug.number), bug.name):
             return bug
     raise LabError(f"there is no bug '{which}' in the zoo; `lab zoo list` lists them")
-
-
-def drawn(names: list[str], student: str, lab: int, which: int = 1) -> str:
-    """The bug of a student: the same each time, and of the first, second… draw another one each."""
-    if not 1 <= which <= len(names):
-        raise LabError(f"lab {lab} has {len(names)} bugs to draw, not {which}")
-    key = student.strip().lower()
-    if not key:
-        raise LabError("a student id is not empty")
-    return sorted(names, key=lambda name: hashlib.sha256(f"{lab}/{key}/{name}".encode()).digest())[which - 1]
 
 
 def _read(path: Path, where: str) -> str:
@@ -150,12 +149,12 @@ class _Parser:
         self.edits: list[Edit] = []
         self.file: str | None = None
         self.find: tuple[str, int] | None = None
+        self.read(_read(path, str(path)).splitlines())
 
     def error(self, *parts: object) -> LabError:
         return LabError(f"{self.path}:{self.line}: " + "".join(map(str, parts)))
 
-    def parse(self, text: str) -> Bug:
-        lines = text.splitlines()
+    def read(self, lines: list[str]) -> None:
         while self.line < len(lines):
             line = lines[self.line]
             self.line += 1
@@ -174,6 +173,13 @@ class _Parser:
                 raise self.error(f"'{keyword}' is no keyword")
         if self.find:
             raise self.error("'find' without 'put'")
+
+    def decoys(self) -> list[Edit]:
+        for keyword in [*self.values, *["record"] * bool(self.record)]:
+            raise LabError(f"{self.path}: decoys have no line '{keyword}'")
+        return self.edits
+
+    def bug(self) -> Bug:
         for keyword in self.ONCE:
             if keyword not in self.values and keyword not in self.OPTIONAL:
                 raise self.error(f"there is no line '{keyword}'")
@@ -204,7 +210,7 @@ class _Parser:
         self.find = None
         if find == text:
             raise self.error("the text that is put is the one that is found")
-        self.edits.append(Edit(self.file, find, text, line))
+        self.edits.append(Edit(self.file, find, text, f"{self.path}:{line}"))
 
     def on_value(self, keyword: str, rest: str) -> None:
         if self.find:

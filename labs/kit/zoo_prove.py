@@ -1,5 +1,5 @@
 """Proof of the bug zoo: each bug builds and fails the test that its file names, with the message that it names; without the bug the
-test passes."""
+test passes. All decoys are planted in all trees."""
 
 import re
 import time
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kit.lab_file import LabError
-from kit.zoo_file import BUDGET, Bug, Caught, changed_lines
+from kit.zoo_file import BUDGET, Bug, Caught, applied, changed_lines
 from kit.zoo_tree import Copy, judged
 
 CAUGHT = "caught"
@@ -26,7 +26,7 @@ def prove(root: Path, directory: Path, bugs: list[Bug]) -> int:
     copy = Copy(root, directory)
     start = time.monotonic()
     for bug in bugs:
-        lines = sum(changed_lines(text, (root / file).read_text()) for file, text in bug.applied(root).items())
+        lines = sum(changed_lines(text, (root / file).read_text()) for file, text in applied(root, bug.edits).items())
         if lines > BUDGET:
             raise LabError(f"{bug.path}: its fix changes {lines} lines, of which {BUDGET} are allowed")
     reasons = without_bug(copy, bugs)

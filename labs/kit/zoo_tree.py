@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kit import building, checks, commands, tree
 from kit.lab_file import Check, LabError
-from kit.zoo_file import Bug, Caught, Recorded
+from kit.zoo_file import Bug, Caught, Edit, Recorded, applied, decoys
 
 # The answers. The folder's CMakeLists.txt stays, empty.
 _HIDDEN_TESTS = "tests/labs/"
@@ -18,19 +18,19 @@ def given(path: str) -> bool:
     return not path.startswith("labs/") and (not path.startswith(_HIDDEN_TESTS) or path.endswith("/CMakeLists.txt"))
 
 
-def contents(root: Path, bug: Bug | None) -> dict[str, bytes]:
-    """The files of a copy, with the bug."""
+def contents(root: Path, edits: list[Edit]) -> dict[str, bytes]:
+    """The files of a copy, changed."""
     files = {}
     for path in filter(given, tree.files(root)):
         files[path] = _STUB if path.startswith(_HIDDEN_TESTS) else (root / path).read_bytes()
-    for path, text in (bug.applied(root) if bug else {}).items():
+    for path, text in applied(root, edits).items():
         files[path] = text.encode()
     return files
 
 
-def write(root: Path, target: Path, bug: Bug | None) -> None:
-    """Makes `target` a copy of the tree with the bug. Files that are the same already keep their time, so that a build is short."""
-    for path, data in contents(root, bug).items():
+def write(root: Path, target: Path, edits: list[Edit]) -> None:
+    """Makes `target` a copy of the tree, changed. Files that are the same already keep their time, so that a build is short."""
+    for path, data in contents(root, edits).items():
         copy = target / path
         if copy.is_file() and copy.read_bytes() == data:
             continue
@@ -50,7 +50,8 @@ class Copy:
         self.build_directory = building.build_directory(directory)
 
     def plant(self, bug: Bug | None) -> None:
-        write(self.root, self.directory, bug)
+        """Writes the tree with the bug and with all decoys."""
+        write(self.root, self.directory, [*(bug.edits if bug else []), *decoys(self.root)])
 
     def build(self, targets: Iterable[str]) -> None:
         """Raises LabError with the compiler's first error."""

@@ -1,5 +1,8 @@
 """The bug zoo: its files fit the tree, its verbs do what they say. Nothing is built."""
 
+import argparse
+import difflib
+import functools
 import json
 import os
 import re
@@ -16,10 +19,11 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "labs"))
 
-from kit import curve, tree, zoo, zoo_curves, zoo_file, zoo_prove, zoo_tree  # noqa: E402
+from kit import curve, cutter, lab_file, tree, zoo, zoo_curves, zoo_draw, zoo_file, zoo_prove, zoo_tree  # noqa: E402
 from kit.commands import Ended  # noqa: E402
 from kit.lab_file import LabError  # noqa: E402
-from kit.zoo_file import BUDGET, all_bugs, changed_lines, drawn, named  # noqa: E402
+from kit.zoo_draw import drawn  # noqa: E402
+from kit.zoo_file import BUDGET, all_bugs, applied, changed_lines, decoys, named  # noqa: E402
 
 GOOD = """# A comment.
 number   7
@@ -107,12 +111,22 @@ class Files(unittest.TestCase):
         for text, times in (("no", 0), ("x and x", 2)):
             (folder / "b.txt").write_text(text)
             with self.assertRaisesRegex(LabError, rf"a_bug:22: the text to be found occurs {times} times in b.txt"):
-                bug.applied(folder)
+                applied(folder, bug.edits)
         (folder / "b.txt").write_text("an x")
-        self.assertEqual(bug.applied(folder), {"a.txt": "zero four five\n", "b.txt": "an "})
+        self.assertEqual(applied(folder, bug.edits), {"a.txt": "zero four five\n", "b.txt": "an "})
         (folder / "b.txt").unlink()
         with self.assertRaisesRegex(LabError, "b.txt"):
-            bug.applied(folder)
+            applied(folder, bug.edits)
+
+    def test_of_decoys_have_changes_only(self):
+        file = Path(self.folder.name) / "labs/zoo/decoys/some"
+        file.parent.mkdir(parents=True)
+        file.write_text(GOOD[GOOD.index("file "):])
+        self.assertEqual([edit.put for edit in decoys(Path(self.folder.name))], ["four", ""])
+        for keyword, line in (("number", "number 7\n"), ("record", "record program\n")):
+            file.write_text(line + GOOD[GOOD.index("file "):])
+            with self.assertRaisesRegex(LabError, f"decoys/some: decoys have no line '{keyword}'"):
+                decoys(Path(self.folder.name))
 
 
 class Bugs(unittest.TestCase):
@@ -121,10 +135,10 @@ class Bugs(unittest.TestCase):
     def test_fit_the_tree(self):
         for bug in self.bugs:
             with self.subTest(bug=bug.name):
-                applied = bug.applied(ROOT)
-                lines = sum(changed_lines(text, (ROOT / file).read_text()) for file, text in applied.items())
+                texts = applied(ROOT, bug.edits)
+                lines = sum(changed_lines(text, (ROOT / file).read_text()) for file, text in texts.items())
                 self.assertTrue(1 <= lines <= BUDGET, lines)
-                for file in applied:
+                for file in texts:
                     self.assertRegex(file, r"^(common|stage\d_\w+)/")
 
     def test_are_those_that_the_labs_draw(self):
@@ -160,6 +174,55 @@ class Bugs(unittest.TestCase):
             named(ROOT, "unicorn")
 
 
+@functools.cache
+def hunks(before, after):
+    """The stretches of lines that differ, as `diff` counts them."""
+    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    return sum(tag != "equal" for tag, *_ in matcher.get_opcodes())
+
+
+class Decoys(unittest.TestCase):
+    decoys = decoys(ROOT)
+    texts = {edit.file: (ROOT / edit.file).read_text() for edit in decoys}
+
+    def test_fit_the_tree(self):
+        """Each is found once and short, none touches what a lab cuts, and all together are as many hunks as there are decoys."""
+        for lab in lab_file.all_labs(ROOT):
+            for written in lab.write:
+                cut = cutter.cut((ROOT / written.path).read_text(), written.cuts, written.path)
+                for decoy in self.decoys:
+                    self.assertTrue(decoy.file != written.path or decoy.find in cut, f"{decoy.where}: lab {lab.number} cuts this")
+        for decoy in self.decoys:
+            self.assertRegex(decoy.file, r"^(common|stage\d_\w+)/")
+            self.assertLessEqual(changed_lines(decoy.find, decoy.put), 3, decoy.where)
+        for file, text in applied(ROOT, self.decoys).items():
+            number = sum(decoy.file == file for decoy in self.decoys)
+            self.assertLessEqual(number, 4, file)  # so that 30 of them are in eight files
+            self.assertGreaterEqual(hunks(self.texts[file], text), number, file)
+
+    def test_do_not_overlap_a_bug(self):
+        for bug in all_bugs(ROOT):
+            self.assertEqual(applied(ROOT, [*bug.edits, *self.decoys]), applied(ROOT, [*self.decoys, *bug.edits]), bug.name)
+
+    def test_are_all_in_a_tree_that_is_proven(self):
+        bug = named(ROOT, "no_causal_mask")
+        with mock.patch.object(zoo_tree, "write") as write:
+            zoo_tree.Copy(ROOT, Path("a copy")).plant(bug)
+        self.assertEqual(write.call_args.args[2], [*bug.edits, *self.decoys])
+
+    def test_hide_each_bug_from_each_student(self):
+        """A diff of a folder shows thirty hunks or more, in eight files or more, three of them in each file of the bug."""
+        for bug in all_bugs(ROOT):
+            draws = [zoo_draw.of_student(ROOT, bug.labs[0], f"student{i}") for i in range(12)]
+            for draw in draws:
+                draw = zoo_draw.Draw(bug, draw.key)
+                counts = {file: hunks(self.texts[file], text) for file, text in applied(ROOT, draw.edits(ROOT)).items()}
+                self.assertGreaterEqual(sum(counts.values()), 30, draw)
+                self.assertGreaterEqual(len(counts), 8, draw)
+                self.assertGreaterEqual(min(counts[file] for file in bug.files()), 3, draw)
+            self.assertEqual(len({draw.key for draw in draws}), 12)
+
+
 class Draws(unittest.TestCase):
     NAMES = ["a", "b", "c", "d", "e"]
 
@@ -189,10 +252,11 @@ class Folder(unittest.TestCase):
     def setUpClass(cls):
         cls.scratch = tempfile.TemporaryDirectory()
         cls.folder = Path(cls.scratch.name) / "a bug"
-        cls.bug = named(ROOT, "shared_moments")
+        cls.draw = zoo_draw.of_student(ROOT, 2, "ab123")
+        cls.bug = cls.draw.bug
         curves = {name: curve.Curve({"loss": [(1, 4.0), (2, 3.5)]}) for name in curve.COLOURS}
         with mock.patch.object(zoo_curves, "recorded", return_value=curves):
-            zoo.start(ROOT, cls.bug, cls.folder)
+            zoo.start(ROOT, cls.draw, cls.folder)
 
     @classmethod
     def tearDownClass(cls):
@@ -204,15 +268,15 @@ class Folder(unittest.TestCase):
     def test_is_a_repository_with_one_commit_that_tells_nothing(self):
         self.assertEqual(self.git("rev-list", "--count", "--all").strip(), "1")
         self.assertEqual(self.git("status", "--porcelain"), "")
-        self.assertEqual(self.git("log", "--format=%s %an").strip(), "The tree with bug 8 StageGPT labs")
+        self.assertEqual(self.git("log", "--format=%s %an").strip(), f"The tree with bug {self.bug.number} StageGPT labs")
 
     def test_has_the_bug_and_no_answer(self):
         listed = self.git("ls-files").splitlines()
         self.assertEqual([path for path in listed if path.startswith(("labs/", "tests/labs/"))], ["tests/labs/CMakeLists.txt"])
         differing = [path for path in listed
                      if not (ROOT / path).is_file() or (self.folder / path).read_bytes() != (ROOT / path).read_bytes()]
-        self.assertEqual(sorted(differing), sorted([*self.bug.files(), ".lab_zoo", "TASK.md", "curve.svg", "proof.md",
-                                                    "tests/labs/CMakeLists.txt"]))
+        self.assertEqual(set(differing), {*(edit.file for edit in self.draw.edits(ROOT)), ".lab_zoo", "TASK.md", "curve.svg",
+                                          "proof.md", "tests/labs/CMakeLists.txt"})
         self.assertNotIn("add_test", (self.folder / "tests/labs/CMakeLists.txt").read_text())
         kept = set(tree.files(ROOT)) - set(listed)
         self.assertTrue(all(path.startswith(("labs/", "tests/labs/")) for path in kept), kept)
@@ -233,23 +297,26 @@ class Folder(unittest.TestCase):
 
     def test_is_made_only_where_nothing_is(self):
         with self.assertRaisesRegex(LabError, "exists already; nothing was changed"):
-            zoo.start(ROOT, self.bug, self.folder)
+            zoo.start(ROOT, self.draw, self.folder)
         with self.assertRaisesRegex(LabError, "inside of the source tree"):
-            zoo.start(ROOT, self.bug, ROOT / "bug")
+            zoo.start(ROOT, self.draw, ROOT / "bug")
         with mock.patch.object(zoo, "commit", side_effect=LabError("git is not there")), self.assertRaises(LabError):
-            zoo.start(ROOT, self.bug, self.folder.parent / "another")
+            zoo.start(ROOT, self.draw, self.folder.parent / "another")
         self.assertEqual(os.listdir(self.folder.parent), ["a bug"])
 
     def test_a_fix_is_accepted_and_anything_else_is_not(self):
         (file,) = self.bug.files()
-        copy, right, given = self.folder / file, (ROOT / file).read_text(), self.bug.applied(ROOT)[file]
+        copy, given = self.folder / file, (self.folder / file).read_text()
+        right = self.mended()
         self.addCleanup(copy.write_text, given)
         self.assertEqual(self.complaint(), "nothing is changed")
         copy.write_text(right)
-        accepted = zoo.change(ROOT, self.bug, self.folder)
+        accepted = zoo.change(ROOT, self.draw, self.folder)
         self.assertEqual((accepted.complaint, accepted.lines, accepted.files), ("", 3, {file: right.encode()}))
         copy.write_text(right + "\n" * 3)
         self.assertEqual(self.complaint(), "6 lines are changed, of which 5 are allowed")
+        copy.write_text((ROOT / file).read_text())  # its decoys count too
+        self.assertGreaterEqual(zoo.change(ROOT, self.draw, self.folder).lines, 5)
         copy.write_text(right)
         for path in ("tests/ops/optimizer_ops_test.cpp", "scripts/test.sh", "stage0_serial/CMakeLists.txt"):
             other = self.folder / path
@@ -272,18 +339,36 @@ class Folder(unittest.TestCase):
         self.assertRegex(self.complaint(), r"^tools/\S+ is not there any more, or is no plain file$")
 
     def complaint(self):
-        return zoo.change(ROOT, self.bug, self.folder).complaint
+        return zoo.change(ROOT, self.draw, self.folder).complaint
 
-    def test_without_a_ticket_is_no_folder_of_a_bug(self):
-        self.assertEqual(zoo.ticket(self.folder), "8")
-        with self.assertRaisesRegex(LabError, "is no folder made by `lab zoo start`"):
-            zoo.ticket(ROOT)
+    def mended(self):
+        """The file of the bug with its decoys only."""
+        return applied(ROOT, [edit for edit in self.draw.edits(ROOT) if edit not in self.bug.edits])[self.bug.files()[0]]
+
+    def test_has_a_ticket_that_is_the_draw(self):
+        self.assertEqual(zoo_draw.of_folder(ROOT, self.folder), self.draw)
+        ticket = self.folder / ".lab_zoo"
+        self.addCleanup(ticket.write_text, self.draw.ticket())
+        ticket.write_text("bug 8\n")
+        for folder, message in ((ROOT, "is no folder made by `lab zoo start`"), (self.folder, "expected `bug NUMBER` and `decoys KEY`")):
+            with self.assertRaisesRegex(LabError, message):
+                zoo_draw.of_folder(ROOT, folder)
+
+    def test_of_another_student_is_refused(self):
+        parser = argparse.ArgumentParser()
+        zoo.add_verbs(parser)
+        for words, refused in (("--lab 2 --student AB123", False), ("", False), ("--lab 2 --student ab123 --which 2", True),
+                               ("--lab 2 --student bc234", True)):
+            arguments = parser.parse_args(["check", str(self.folder), *words.split()])
+            with mock.patch.object(zoo, "check_fix", return_value=True), redirect_stdout(StringIO()) as out:
+                self.assertEqual(arguments.run(arguments, ROOT), refused)
+            self.assertEqual("is not what" in out.getvalue(), refused, words)
 
     def test_a_check_builds_and_runs_the_tests_of_the_bug(self):
         (file,) = self.bug.files()
         copy = self.folder / file
-        self.addCleanup(copy.write_text, self.bug.applied(ROOT)[file])
-        copy.write_text((ROOT / file).read_text())
+        self.addCleanup(copy.write_text, copy.read_text())
+        copy.write_text(self.mended())
         asked = []
 
         def test(_, caught, tests):

@@ -13,7 +13,7 @@ from unittest import mock
 sys.path[:0] = [str(Path(__file__).resolve().parents[3] / "labs"), str(Path(__file__).resolve().parent)]
 
 import fake_tree  # noqa: E402
-from kit import zoo, zoo_tree  # noqa: E402
+from kit import zoo, zoo_draw, zoo_tree  # noqa: E402
 
 PRESETS = """{"version": 6, "configurePresets": [{"name": "release", "generator": "Ninja",
  "binaryDir": "${sourceDir}/build/${presetName}", "cacheVariables": {"CMAKE_BUILD_TYPE": "Release"}}]}
@@ -34,6 +34,12 @@ find
 put
     for (int i = 1; i < count; ++i)
 """
+DECOY = """file stage1/ring.cpp
+find
+    int sum = 0;
+put
+    int sum{0};
+"""
 WRONG, RIGHT = "for (int i = 1; i < count; ++i)", "for (int i = 0; i < count; ++i)"
 
 
@@ -46,9 +52,10 @@ class ZooCheckTest(unittest.TestCase):
         cls.root, cls.folder, cls.work = cls.top / "root", cls.top / "in" / "a bug", cls.top / "work"
         fake_tree.make(cls.root)
         (cls.root / "CMakePresets.json").write_text(PRESETS)
-        (cls.root / "labs/zoo").mkdir()
+        (cls.root / "labs/zoo/decoys").mkdir(parents=True)
         (cls.root / "labs/zoo/first_left_out").write_text(BUG)
-        zoo.start(cls.root, zoo.named(cls.root, "1"), cls.folder)
+        (cls.root / "labs/zoo/decoys/stage1").write_text(DECOY)
+        zoo.start(cls.root, zoo_draw.of_number(cls.root, "1"), cls.folder)
         cls.given = (cls.folder / "stage1/ring.cpp").read_text()
 
     def check(self, fix: str, seconds: float = 60, above: str = "") -> tuple[bool, str]:
@@ -63,6 +70,8 @@ class ZooCheckTest(unittest.TestCase):
     def test_a_fix(self) -> None:
         mended, said = self.check(RIGHT)
         self.assertTrue(mended, said)
+        self.assertIn("int sum{0};", self.given)
+        self.assertIn("1 of 5 lines are changed", said)  # the decoy is none of them
         self.assertIn("tests that were right before: passed", said)
         mended, said = self.check("for (int i = 2; i < count; ++i)")
         self.assertFalse(mended)
