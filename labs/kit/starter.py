@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +25,7 @@ _OF_MAINTAINERS = (".github/", ".ci/")  # a push of a student's repository runs 
 
 # A folder whose files quote solutions. Its CMakeLists.txt stays, empty, because tests/CMakeLists.txt names it.
 HIDDEN_TESTS = "tests/labs/"
-_STUB = "# A lab has none of these tests.\n"
+STUB = "# This tree has none of these tests.\n"
 _IGNORED = "\n/report/\n/submission.tar.gz\n"
 
 _LAB_SCRIPT = """#!/bin/sh
@@ -49,14 +50,20 @@ class Mark:
 
 
 def start(root: Path, lab: Lab, target: Path, student: str | None = None) -> Path:
-    """Makes a starter in `target`, which must not exist. A start that is interrupted leaves no `target`."""
+    """Makes a starter in `target`, which must not exist."""
+    return make(root, target, f"Lab {lab.number}: {lab.title}", lambda folder: fill(root, lab, folder, student))
+
+
+def make(root: Path, target: Path, message: str, filled: Callable[[Path], None]) -> Path:
+    """Makes `target`, which must not exist, a git repository with one commit of what `filled` writes into the folder that
+    it gets. If it is interrupted, there is no `target`."""
     target = Path(os.path.abspath(target))
     if os.path.lexists(target):
         raise LabError(f"{target} exists already; nothing was changed (--dir names another folder)")
     if target.is_relative_to(root.resolve()):
         raise LabError(f"{target} lies inside of the source tree {root}; choose a folder outside")
     if not shutil.which("git"):
-        raise LabError("git is not installed: a lab's folder is a git repository")
+        raise LabError("git is not installed: a student's folder is a git repository")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_interrupted(target)
@@ -65,8 +72,10 @@ def start(root: Path, lab: Lab, target: Path, student: str | None = None) -> Pat
         raise LabError(f"{error.filename}: {error.strerror}") from error
     try:
         unfinished.chmod(0o755)
-        fill(root, lab, unfinished, student)
-        _commit(unfinished, lab)
+        filled(unfinished)
+        for arguments in (["init", "--quiet", "--template="], ["add", "--all", "--force"],
+                          ["commit", "--quiet", "--no-verify", "-m", message]):
+            _git(unfinished, arguments)
         unfinished.rename(target)
     except OSError as error:
         raise LabError(f"{error.filename}: {error.strerror}") from error
@@ -110,7 +119,7 @@ def fill(root: Path, lab: Lab, target: Path, student: str | None = None) -> None
             continue
         (target / place).parent.mkdir(parents=True, exist_ok=True)
         if path.startswith(HIDDEN_TESTS):
-            (target / place).write_text(_STUB)
+            (target / place).write_text(STUB)
         else:
             shutil.copy2(root / path, target / place, follow_symlinks=False)
     for path, text in students_files(lab).items():
@@ -154,12 +163,6 @@ def _moved_to_top(text: str, lab: Lab) -> str:
             return match.group()
         return before + os.path.normpath(f"labs/{lab.name}/{link}")
     return re.sub(r'(\]\(|(?:src|href)=")([^)\s"]+)', moved, text)
-
-
-def _commit(target: Path, lab: Lab) -> None:
-    for arguments in (["init", "--quiet", "--template="], ["add", "--all", "--force"],
-                      ["commit", "--quiet", "--no-verify", "-m", f"Lab {lab.number}: {lab.title}"]):
-        _git(target, arguments)
 
 
 def _git(target: Path, arguments: list[str]) -> None:

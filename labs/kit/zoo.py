@@ -2,14 +2,10 @@
 
 import argparse
 import os
-import re
-import shutil
-import subprocess
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kit import curve, zoo_curves, zoo_draw, zoo_grade, zoo_prove
+from kit import curve, starter, zoo_curves, zoo_draw, zoo_grade, zoo_prove
 from kit.lab_file import LabError
 from kit.zoo_draw import Draw
 from kit.zoo_file import BUDGET, Bug, all_bugs, changed_lines, named
@@ -102,45 +98,17 @@ def of_student(arguments: argparse.Namespace, root: Path) -> Draw:
 # ---- start ----
 
 def start(root: Path, draw: Draw, target: Path) -> None:
-    """Makes a student's folder, which must not exist: a git repository with one commit. If it is interrupted, there is none."""
-    target = Path(os.path.abspath(target))
-    if os.path.lexists(target):
-        raise LabError(f"{target} exists already; nothing was changed (--dir names another folder)")
-    if target.is_relative_to(root.resolve()):
-        raise LabError(f"{target} lies inside of the source tree {root}; choose a folder outside")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise LabError(f"{error.filename}: {error.strerror}") from error
-    try:
-        unfinished.chmod(0o755)
-        bug = draw.bug
-        write(root, unfinished, draw.edits(root))
-        (unfinished / zoo_draw.TICKET).write_text(draw.ticket())
-        (unfinished / "proof.md").write_text(PROOF)
-        curves = zoo_curves.recorded(root, bug)
-        (unfinished / "TASK.md").write_text(task(bug, bool(curves)))
+    """Makes a student's folder, which must not exist: a git repository with one commit."""
+    def filled(folder: Path) -> None:
+        write(root, folder, draw.edits(root))
+        (folder / zoo_draw.TICKET).write_text(draw.ticket())
+        (folder / "proof.md").write_text(PROOF)
+        curves = zoo_curves.recorded(root, draw.bug)
+        (folder / "TASK.md").write_text(task(draw.bug, bool(curves)))
         if curves:
-            (unfinished / "curve.svg").write_text(curve.svg(f"bug {bug.number}", curves))
-        commit(unfinished, f"The tree with bug {bug.number}")
-        unfinished.rename(target)
-    except OSError as error:
-        raise LabError(f"{error.filename}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+            (folder / "curve.svg").write_text(curve.svg(f"bug {draw.bug.number}", curves))
 
-
-def commit(directory: Path, message: str) -> None:
-    """Makes a directory a git repository with one commit, whatever the settings of git are."""
-    git = ["git", "-c", "user.name=StageGPT labs", "-c", "user.email=labs@localhost", "-c", "commit.gpgsign=false",
-           "-c", "core.hooksPath=/dev/null", "-c", "core.autocrlf=false", "-c", "init.defaultBranch=main", "-c", "gc.auto=0"]
-    environment = {**{key: value for key, value in os.environ.items() if not key.startswith("GIT_")},
-                   "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    for words in (["init", "--quiet", "--template="], ["add", "--all", "--force"], ["commit", "--quiet", "-m", message]):
-        ended = subprocess.run([*git, *words], cwd=directory, env=environment, capture_output=True, text=True, check=False)
-        if ended.returncode != 0:
-            raise LabError(f"git {words[0]}: {' '.join(ended.stderr.split())[:300]}")
+    starter.make(root, target, f"The tree with bug {draw.bug.number}", filled)
 
 
 PROOF = """# What I found

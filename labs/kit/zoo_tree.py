@@ -6,23 +6,20 @@ from pathlib import Path
 
 from kit import building, checks, commands, tree
 from kit.lab_file import Check, LabError
+from kit.starter import HIDDEN_TESTS, STUB
 from kit.zoo_file import Bug, Caught, Edit, Recorded, applied, decoys
-
-# The answers. The folder's CMakeLists.txt stays, empty.
-_HIDDEN_TESTS = "tests/labs/"
-_STUB = b"# This tree has none of these tests.\n"
 
 
 def given(path: str) -> bool:
     """Whether a copy has this file of the tree."""
-    return not path.startswith("labs/") and (not path.startswith(_HIDDEN_TESTS) or path.endswith("/CMakeLists.txt"))
+    return not path.startswith("labs/") and (not path.startswith(HIDDEN_TESTS) or path.endswith("/CMakeLists.txt"))
 
 
 def contents(root: Path, edits: list[Edit]) -> dict[str, bytes]:
     """The files of a copy, changed."""
     files = {}
     for path in filter(given, tree.files(root)):
-        files[path] = _STUB if path.startswith(_HIDDEN_TESTS) else (root / path).read_bytes()
+        files[path] = STUB.encode() if path.startswith(HIDDEN_TESTS) else (root / path).read_bytes()
     for path, text in applied(root, edits).items():
         files[path] = text.encode()
     return files

@@ -19,7 +19,7 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "labs"))
 
-from kit import curve, cutter, lab_file, tree, zoo, zoo_curves, zoo_draw, zoo_file, zoo_prove, zoo_tree  # noqa: E402
+from kit import curve, cutter, lab_file, starter, tree, zoo, zoo_curves, zoo_draw, zoo_file, zoo_prove, zoo_tree  # noqa: E402
 from kit.commands import Ended  # noqa: E402
 from kit.lab_file import LabError  # noqa: E402
 from kit.zoo_draw import drawn  # noqa: E402
@@ -300,7 +300,7 @@ class Folder(unittest.TestCase):
             zoo.start(ROOT, self.draw, self.folder)
         with self.assertRaisesRegex(LabError, "inside of the source tree"):
             zoo.start(ROOT, self.draw, ROOT / "bug")
-        with mock.patch.object(zoo, "commit", side_effect=LabError("git is not there")), self.assertRaises(LabError):
+        with mock.patch.object(starter, "_git", side_effect=LabError("git is not there")), self.assertRaises(LabError):
             zoo.start(ROOT, self.draw, self.folder.parent / "another")
         self.assertEqual(os.listdir(self.folder.parent), ["a bug"])
 
