@@ -81,8 +81,10 @@ def on_check(arguments: argparse.Namespace, root: Path) -> int:
         raise LabError("name the folder of a bug, or give --all")
     if not proves:
         os.umask(0o022)  # isolated programs run as another user, and read what is built here
-        if arguments.student is not None and zoo_draw.of_folder(root, arguments.dir) != of_student(arguments, root):
-            print(f"not accepted: the folder is not what {arguments.student} draws in lab {arguments.lab}, --which {arguments.which}")
+        has_draw = (arguments.lab, arguments.student) != (None, None)
+        if has_draw and zoo_draw.of_folder(root, arguments.dir) != of_student(arguments, root):
+            print(f"not accepted: the folder is not what {arguments.student} draws in lab {arguments.lab} (--which "
+                  f"{arguments.which})")
             return 1
         return 0 if check_fix(root, arguments.dir, arguments.work) else 1
     bugs = [named(root, which) for which in arguments.only] if arguments.only else all_bugs(root)
@@ -90,8 +92,8 @@ def on_check(arguments: argparse.Namespace, root: Path) -> int:
 
 
 def of_student(arguments: argparse.Namespace, root: Path) -> Draw:
-    if arguments.lab is None:
-        raise LabError("--student: name the lab too, as --lab 4")
+    if arguments.lab is None or arguments.student is None:
+        raise LabError("--lab and --student belong together, as --lab 4 --student ID")
     return zoo_draw.of_student(root, arguments.lab, arguments.student, arguments.which)
 
 
@@ -122,8 +124,8 @@ PROOF = """# What I found
 
 TASK = """# Bug {number}
 
-The code of this tree has one mistake. Its tests and its build files are right. In about thirty other places it is written in other words
-than the published tree, with the same results: comparing files does not find the mistake.
+The code of this tree has one mistake. Its tests and its build files are right. In about thirty other places it is written in other
+words than the published tree, with the same results: comparing files does not find the mistake.
 
 **What is seen.** {symptom}
 
@@ -144,7 +146,8 @@ export PATH="$PWD/build/release/bin:$PATH"
 3. Mend it. You may change at most {budget} lines, and no test.
 4. Write `proof.md`: the symptom, the experiments with their output, the cause.
 
-Hand in the fix and `proof.md`. Half of the points are for the fix, half for the proof. In the source tree of the labs, `labs/lab zoo check` of this folder says whether it is mended.
+Hand in the fix and `proof.md`: each gives half of the points. In the source tree of the labs, `labs/lab zoo check` of this folder says
+whether it is mended.
 """
 
 

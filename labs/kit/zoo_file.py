@@ -1,5 +1,5 @@
-"""Files of the bug zoo: mistakes of other programs, as changes of this one, each with the test that catches it; and decoys, changes that
-change no result.
+"""Files of the bug zoo: mistakes of other programs, as changes of this one, each with the test that catches it; and decoys,
+which change no result.
 
 A line begins with a keyword. A line whose first character is `#` is a comment.
 

@@ -350,7 +350,7 @@ class Folder(unittest.TestCase):
         ticket = self.folder / ".lab_zoo"
         self.addCleanup(ticket.write_text, self.draw.ticket())
         ticket.write_text("bug 8\n")
-        for folder, message in ((ROOT, "is no folder made by `lab zoo start`"), (self.folder, "expected `bug NUMBER` and `decoys KEY`")):
+        for folder, message in ((ROOT, "is no folder made by `lab zoo start`"), (self.folder, "expected `bug NUMBER` and `deco")):
             with self.assertRaisesRegex(LabError, message):
                 zoo_draw.of_folder(ROOT, folder)
 
@@ -363,6 +363,10 @@ class Folder(unittest.TestCase):
             with mock.patch.object(zoo, "check_fix", return_value=True), redirect_stdout(StringIO()) as out:
                 self.assertEqual(arguments.run(arguments, ROOT), refused)
             self.assertEqual("is not what" in out.getvalue(), refused, words)
+        for words in ("--lab 2", "--student ab123"):
+            arguments = parser.parse_args(["check", str(self.folder), *words.split()])
+            with self.assertRaisesRegex(LabError, "belong together"):
+                arguments.run(arguments, ROOT)
 
     def test_a_check_builds_and_runs_the_tests_of_the_bug(self):
         (file,) = self.bug.files()
