@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kit.lab_file import LabError
+from kit.submission import student_id
 from kit.zoo_file import Bug, Edit, all_bugs, decoys, named
 
 TICKET = ".lab_zoo"
@@ -64,10 +65,7 @@ def drawn(names: list[str], student: str, lab: int, which: int = 1) -> str:
 
 
 def _spelled(student: str) -> str:
-    key = student.strip().lower()
-    if not key:
-        raise LabError("a student id is not empty")
-    return key
+    return student_id(student.strip()).lower()
 
 
 def _digest(*words: object) -> str:
