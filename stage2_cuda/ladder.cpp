@@ -85,7 +85,8 @@ void keep_version(Ladder& ladder, std::string_view word) {
   std::erase_if(ladder.versions, [&](const KernelVersion& version) {
     return std::string_view(version.name).substr(0, version.name.find(' ')) != word;
   });
-  if (ladder.versions.empty()) user_error("--ladder-version: no version \"", word, "\" (there are: ", known, ')');
+  if (ladder.versions.empty())
+    user_error("--ladder-version: no version \"", word, "\" (there are: ", known, ')');
 }
 
 void run_once(const Ladder& ladder) {

@@ -63,7 +63,8 @@ TEST(ResumedSettings, ThatChangeWhatIsLearntAreAnnounced) {
 TEST(ResumedSettings, OfAStageAreAnnounced) {
   const Json run = {{"threads", nullptr}, {"comm", "flat"}, {"eval_every", 1}},
              now = {{"threads", 2}, {"device", 1}, {"eval_every", 2}};
-  EXPECT_EQ(announced(run, now, {"comm", "device", "threads"}), "note: --threads changes from the default to 2\n");
+  EXPECT_EQ(announced(run, now, {"comm", "device", "threads"}),
+            "note: --threads changes from the default to 2\n");
   EXPECT_EQ(announced(run, now), "");
 }
 
