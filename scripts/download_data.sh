@@ -16,7 +16,7 @@ datasets=()
 while [ $# -gt 0 ]; do
   case $1 in
     --output) directory=${2:-}; [ -n "$directory" ] || usage_error "--output needs a directory"; shift ;;
-    --shards) shards=${2:-}; shift ;;
+    --shards) shards=${2:-}; [ -n "$shards" ] || usage_error "--shards needs a number"; shift ;;
     -h | --help) sed -n '2,9s/^# //p' "$0"; exit 0 ;;
     tinyshakespeare | tinystories | hellaswag | fineweb) datasets+=("$1") ;;
     *) usage_error "unknown argument '$1'" ;;

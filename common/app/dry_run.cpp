@@ -52,7 +52,8 @@ void print_plan(const TrainingMemory& training, RankGroup& group, const std::fun
   const double needed = needed_memory(training.memory, memory.total(), memory.free_blocks);
   const std::optional<AvailableMemory> available = least_available(training.memory, group);
   const bool fits = !available || needed <= available->bytes;
-  const double flops_per_second = fits ? peak() : 0, seconds = total_flops / flops_per_second;
+  const double flops_per_second = fits && config.frozen.empty() ? peak() : 0,
+               seconds = total_flops / flops_per_second;
   if (json) {
     const Json plan = {{"parameters", parameters},
                        {"trained_parameters", table.trained_numel()},

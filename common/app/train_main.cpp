@@ -79,8 +79,8 @@ int train(TrainCall call, const Machine& machine, Timeline* timeline) {
   warn_of_few_micro_steps(machine, options.run.trainer);
   if (options.dry_run) {
     const auto peak = [&] {  // bf16 may be faster than the products in f32 that would be measured
-      const bool known = machine.peak || machine.activations == DType::f32;
-      return known ? peak_of_all_ranks(group, *machine.backend, machine.peak) : 0;
+      const bool unknown = !machine.peak && machine.activations != DType::f32;
+      return any(group, unknown) ? 0 : peak_of_all_ranks(group, *machine.backend, machine.peak);
     };
     print_plan(memory_of(options, config, machine), group, peak, options.json);
     return 0;

@@ -153,7 +153,7 @@ void explain_nothing_left(const TrainingRunConfig& config, const ResumedRun& res
     std::cerr << " has stopped after step " << steps << ": its last " << resumed.worse_validations
               << " validations were not better than the best; to continue it, give more --patience, or 0\n";
   } else if (steps == config.trainer.schedule.steps) {
-    std::cerr << " has done the " << steps << " steps of --steps; to continue it, give more, such as "
+    std::cerr << " has done all steps of --steps, " << steps << "; to continue it, give more, such as "
               << "--resume " << run << " --steps " << 2 * steps << '\n';
   } else {
     std::cerr << " has done " << steps << " steps, --stop-after asks for " << config.last_step

@@ -7,6 +7,7 @@
 
 #include "common/base/json.h"
 #include "common/checkpoint/hugging_face_config.h"
+#include "common/checkpoint/run_directory.h"
 #include "common/checkpoint/tensor_files.h"
 #include "common/data/tokenizers/tokenizer_json.h"
 #include "common/io/file.h"
@@ -54,7 +55,7 @@ std::string newest_name(const fs::path& checkpoints) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("step_")) newest = std::max(newest, name);
+    if (step_in_name(name)) newest = std::max(newest, name);
   }
   return newest;
 }

@@ -33,7 +33,8 @@ struct TrainerState {
   TokenIdentity train_identity;           // of the training tokens
   std::string validation_hash;            // of the validation tokens; empty in states of older versions
   std::optional<double> validation_loss;  // nats per token at this step, if it was measured
-  // The number of tokens of that loss. Losses of one run over the same number are over the same tokens.
+  // The number of tokens of that loss. Losses of one run over the same number, with the same hash,
+  // are over the same tokens.
   // Missing in states of older versions.
   std::optional<std::int64_t> validation_tokens;
   // The best validation of the run so far. Missing in states of older versions.

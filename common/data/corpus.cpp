@@ -105,13 +105,14 @@ void require_same_tokenizer(const std::vector<std::string>& shards, const Tokeni
 
 // A pattern of training shards must not match validation shards: these are found by their names.
 void require_one_part(const std::vector<std::string>& shards) {
-  const auto named = [&](const char* part) {
-    return std::ranges::find_if(shards, [&](const std::string& shard) {
-      return fs::path(shard).filename().string().find(part) != std::string::npos;
-    });
+  const auto is_named = [](const std::string& shard, const char* part) {
+    return fs::path(shard).filename().string().find(part) != std::string::npos;
   };
-  const auto train = named("train"), val = named("val");
-  if (train == shards.end() || val == shards.end() || train == val) return;
+  const auto train =
+      std::ranges::find_if(shards, [&](const auto& shard) { return is_named(shard, "train"); });
+  const auto val = std::ranges::find_if(
+      shards, [&](const auto& shard) { return is_named(shard, "val") && !is_named(shard, "train"); });
+  if (train == shards.end() || val == shards.end()) return;
   user_error(kFlag, ": the pattern matches shards for training and for validation, \"", *train, "\" and \"",
              *val, "\"; name the first ones: the others are then found beside them");
 }

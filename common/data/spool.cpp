@@ -33,8 +33,12 @@ FileDescriptor make_nameless_file(const std::filesystem::path& directory) {
 // Passes the content of a file to use(), block by block. zlib hands on what gzip has not packed.
 template <class Use>
 void read_unpacked(const FileDescriptor& file, const Use& use) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> packed(gzdopen(dup(file.get()), "rb"), gzclose);
-  if (!packed) throw std::runtime_error(concat("cannot read: ", std::strerror(errno)));
+  const int own = dup(file.get());
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> packed(gzdopen(own, "rb"), gzclose);
+  if (!packed) {
+    const FileDescriptor closed(own);
+    throw std::runtime_error(concat("cannot read: ", std::strerror(errno)));
+  }
   gzbuffer(packed.get(), kUnpackedBlock);
   ByteProgress progress("copy");
   struct stat info {};

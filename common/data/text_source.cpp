@@ -109,8 +109,9 @@ std::int64_t TextSource::split(double fraction, std::span<const SpecialToken> sp
   while (const auto block = reader.next()) text += block->text;
   std::size_t cut = static_cast<std::size_t>(at - around.begin);
   for (const SpecialToken& token : special) {
-    const std::size_t begin = text.find(token.text);
-    if (begin < cut && cut < begin + token.text.size()) cut = begin;
+    const std::size_t size = token.text.size(),
+                      begin = text.find(token.text, cut < size ? 0 : cut - size + 1);
+    if (begin < cut && cut < begin + size) cut = begin;
   }
   return around.begin + static_cast<std::int64_t>(utf8_boundary(text, cut));
 }

@@ -70,11 +70,12 @@ std::string validation_line(std::int64_t done, std::int64_t total, double second
 Progress::Progress(std::int64_t first, std::int64_t steps, std::int64_t tokens_per_step)
     : first_(first), steps_(steps), tokens_per_step_(tokens_per_step) {}
 
-void Progress::step(const StepReport& report, std::optional<double> validation_loss, double share_done) {
+void Progress::step(const StepReport& report, std::optional<double> validation_loss, double share_done,
+                    double validation_seconds) {
   constexpr std::int64_t kPlainLines = 40;
   constexpr double kInterval = 0.1;  // seconds
   if (training_seconds_ == 0) {
-    const std::chrono::duration<double> taken(report.seconds.total());
+    const std::chrono::duration<double> taken(report.seconds.total() + validation_seconds);
     start_ = std::chrono::steady_clock::now() - std::chrono::duration_cast<Time::duration>(taken);
   }
   last_ = report;

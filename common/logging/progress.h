@@ -36,7 +36,8 @@ class Progress {
   // Call after each step, with the validation loss if one was measured, and the share of the work that is
   // done since the first one began, by which the rest of the time is estimated. Plain lines are printed at
   // intervals and for each validation loss; a terminal's line is updated ten times a second.
-  void step(const StepReport& report, std::optional<double> validation_loss, double share_done);
+  void step(const StepReport& report, std::optional<double> validation_loss, double share_done,
+            double validation_seconds = 0);
 
   // Call during a validation, with the tokens done and in total. Shown if it takes longer than a second.
   void validation(std::int64_t done, std::int64_t total);

@@ -1,6 +1,7 @@
 #include "common/train/resumed_state.h"
 
 #include <iostream>
+#include <limits>
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/run_directory.h"
@@ -14,6 +15,12 @@ bool trained_on(const TrainerState& state, const TokenSequence& tokens, const To
   const bool by_ids =
       state.train_identity.of == TokenIdentity::Of::ids && identity.of != TokenIdentity::Of::ids;
   return by_ids ? hash_of_tokens(tokens) == state.train_identity.hash : state.train_identity == identity;
+}
+
+bool validated_on(const TrainerState& state, const Corpus& corpus) {
+  const std::string& before = state.validation_hash;
+  return before.empty() || before == corpus.validation_identity.hash ||
+         before == hash_of_tokens(corpus.validation);
 }
 
 }  // namespace
@@ -35,11 +42,11 @@ TrainerState read_resumed_state(const std::filesystem::path& checkpoint, const T
   if (state.step > config.schedule.steps) {
     user_error("--steps: the run has done ", state.step, " steps already, more than ", config.schedule.steps);
   }
-  if (!state.validation_hash.empty() && state.validation_hash != corpus.validation_identity.hash) {
+  if (!validated_on(state, corpus)) {
     std::cerr
         << "note: these are other validation tokens than before; losses from here on cannot be compared with "
            "earlier ones, and the best validation begins anew\n";
-    state.best_validation.reset();
+    if (state.best_validation) state.best_validation->loss = std::numeric_limits<double>::quiet_NaN();
   }
   return state;
 }

@@ -10,7 +10,8 @@
 namespace stagegpt {
 
 // Reads it. Throws UserError, naming the flag, unless a run with these settings, on these tokens, can
-// continue from it. Prints a note if the validation tokens are others; then there is no best validation.
+// continue from it. Prints a note if the validation tokens are others; then the best loss is no number, and
+// the next one is better.
 TrainerState read_resumed_state(const std::filesystem::path& checkpoint, const TrainerConfig& config,
                                 const Corpus& corpus);
 

@@ -23,7 +23,7 @@ void RunLog::step(const StepMetrics& metrics, double share_done) {
   metrics_->add(to_json(metrics));
   tensorboard_->add(metrics.report.step + 1, to_scalars(metrics));
   progress_->step(metrics.report, metrics.validation ? std::optional(metrics.validation->loss) : std::nullopt,
-                  share_done);
+                  share_done, metrics.validation ? metrics.validation->seconds : 0);
   if (const auto slow = slow_ranks_.add(metrics.report.rank_seconds)) {
     const double tenths = std::floor(slow->factor * 10) / 10;  // not above what was measured
     note(concat("warning: rank ", slow->rank, " (", group_.host(slow->rank), ") took ", tenths,

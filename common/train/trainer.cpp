@@ -27,8 +27,8 @@ Trainer::Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Languag
       table_(gpt2_parameter_table(model.config())) {}
 
 void Trainer::restore(std::int64_t steps_done, std::int64_t data_position, const UpdateCounts& updates) {
+  if (updates != updates_) optimizer_.restore(model_.parameters(), updates);
   updates_ = updates;
-  optimizer_.restore(model_.parameters(), updates);
   step_ = steps_done;
   samples_ = data_position;
   passes_.batches().seek(data_position);

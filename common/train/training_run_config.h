@@ -65,7 +65,7 @@ struct TrainingResult {
   std::optional<double> tokens_per_second;
   double seconds = 0;                      // of this call
   std::optional<double> training_seconds;  // of all steps, also of earlier calls; empty if run() did no step
-  double validation_seconds = 0;           // of all validations, as training_seconds
+  double validation_seconds = 0;           // of all validations at steps, and of this call
   bool interrupted = false;                // by a signal, before last_step; a checkpoint was saved
 };
 

@@ -110,7 +110,7 @@ TEST_F(EndOfARun, FinishedStaysAsItIs) {
   const ProgramResult result = train({"--resume", "run", "--learning-rate", "0.1", "--batch-size", "4"});
   EXPECT_EQ(result.exit_code, 0);
   expect_says(result,
-              "run: run has done the 12 steps of --steps; to continue it, give more, such as --resume "
+              "run: run has done all steps of --steps, 12; to continue it, give more, such as --resume "
               "run --steps 24\n");
   expect_says(result, "nothing is trained or saved\nvalidation loss ");
   EXPECT_EQ(result.errors.find("changes from"), std::string::npos) << result.errors;

@@ -233,6 +233,8 @@ TEST_F(Generate, SaysThatARunHasNoCheckpointYet) {
   for (const char* name : {"checkpoints", "latest", "best"}) std::filesystem::remove_all(in("run") / name);
   std::filesystem::create_directory(in("run/checkpoints"));
   expect_refused({}, "--model: \"run\" is a run that has no checkpoint yet");
+  std::filesystem::create_directory(in("run/checkpoints/step_00000013.tmp"));  // unfinished
+  expect_refused({}, "--model: \"run\" is a run that has no checkpoint yet");
   std::filesystem::create_directory(in("run/checkpoints/step_00000007"));
   std::filesystem::create_directory(in("run/checkpoints/step_00000012"));
   expect_refused({},

@@ -102,6 +102,8 @@ TEST_F(Inspect, SaysStepAndLosses) {
   std::filesystem::create_directory(in("other"));
   for (const char* file : {"config.json", "model.safetensors", "tokenizer.json"})
     std::filesystem::copy_file(in("run/latest") / file, in("other") / file);
+  directory.write("other/trainer_state.json",
+                  "{\"global_step\": 5}");  // as the Trainer of transformers writes
   const ProgramResult other = inspect({"--model", "other", "--prompt", "t", "--json", "-"});
   ASSERT_EQ(other.exit_code, 0) << other.errors;
   const nlohmann::json alone = nlohmann::json::parse(other.output);

@@ -87,7 +87,7 @@ TEST_F(ProgramText, OfATrainingIsThis) {
                 "96 tokens\nmodel: "
                 "run/latest\n");
   EXPECT_EQ(masked(train({"--resume"}).errors), kModel + kData + kAll +
-                                                    "machine: #\nrun: run has done the 4 steps of --steps"
+                                                    "machine: #\nrun: run has done all steps of --steps, 4"
                                                     "; to continue it, give more, such as --resume "
                                                     "run --steps 8\n" +
                                                     nothing);

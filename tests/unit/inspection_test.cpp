@@ -267,6 +267,7 @@ TEST(Inspection, page_of_the_longest_text_is_below_two_megabytes) {
   const std::string page = inspection_page(findings, *make_char_tokenizer(letters));
   EXPECT_LT(page.size(), 1'900'000u);  // a run's layers take less than 100 kB
   EXPECT_GT(page.size(), 1'300'000u);
+  EXPECT_NE(page.find("data.run.medians[measure.field] ?? NaN"), std::string::npos);  // LayerHistory, below
 }
 
 // The ops of a block, and whose outputs they read, as gpt2.cpp says it.

@@ -82,11 +82,13 @@ std::vector<std::int32_t> encode(const InspectFlags& flags, const TrainedModel& 
   return ids;
 }
 
-// The state of the run at this checkpoint; none for another model.
+// The state of the run at this checkpoint; none for another model, also if it has a file of that name.
 std::optional<TrainerState> state_of(const fs::path& model) {
-  const auto directory = directory_of_model(model);
-  if (!directory || !file_exists(*directory / "trainer_state.json")) return std::nullopt;
-  return naming("--model", [&] { return read_trainer_state(*directory); });
+  try {
+    return read_trainer_state(model);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
 }
 
 void write(const InspectFlags& flags, const Findings& findings, const Tokenizer& tokenizer) {
@@ -123,8 +125,10 @@ int inspect_main(Stage& stage, int argc, char** argv) {
     const EvaluationBatch text{.B = 1, .T = most_inspected_tokens(config), .rows = "texts"};
     require_evaluation_memory(config, text, machine.activations, DType::f32, machine.memory, free_memory());
   };
-  const TrainedModel trained = load_shared_model(stage.group(), *machine.backend, flags.model,
-                                                 flags.tokenizer_path, fits, machine.activations);
+  // Found once: the run may write a newer checkpoint meanwhile.
+  const fs::path model = directory_of_model(flags.model).value_or(flags.model);
+  const TrainedModel trained = load_shared_model(stage.group(), *machine.backend, model, flags.tokenizer_path,
+                                                 fits, machine.activations);
   std::vector<std::int32_t> ids;
   agree(stage.group(), [&] { ids = encode(flags, trained); });
   const Gpt2Config& config = trained.model->config();
@@ -139,7 +143,7 @@ int inspect_main(Stage& stage, int argc, char** argv) {
       .tape = trace_tape(config, /*B=*/1, std::ssize(ids)),
       .run = {}};
   on_root(stage.group(), [&] {
-    if (const auto state = state_of(flags.model)) {
+    if (const auto state = state_of(model)) {
       findings.model.step = state->step;
       findings.model.validation_loss = state->validation_loss;
     }

@@ -179,7 +179,7 @@ function buildRun() {
     th.scope = "row";
     row.append(th);
     for (const measure of measures) {
-      const value = data.run[measure.field][i].at(-1), why = measure.why(value, medianOfBlocks(measure.field));
+      const value = data.run[measure.field][i].at(-1), why = measure.why(value, data.run.medians[measure.field] ?? NaN);
       if (why) reasons.push(why);
       row.append(make("td", why || (measure.field === "update_ratio" && isLarge(i)) ? "number suspicious" : "number", measure.field === "dead_units" && value !== null ? `${(100 * value).toFixed(1)} %` : numberText(value)));
     }
