@@ -91,6 +91,7 @@ def grade_all(graders: list[Grader], submissions: list[Path]) -> list[Report]:
     """Each grader takes the next submission as soon as it is done with one."""
     options, reports = graders[0].options, []
     taken = {"secret", "names.csv", "summary.csv", "moodle.csv", "canvas.csv"}  # files beside the submissions' directories
+    taken |= {f"{name}.tmp" for name in taken}  # while they are written
     named = []
     for i, path in enumerate(submissions, 1):
         name = unique(pseudonym(path, options.secret) if options.anonymous else intake.submission_name(path), taken)
@@ -99,6 +100,7 @@ def grade_all(graders: list[Grader], submissions: list[Path]) -> list[Report]:
         reports.append(report)
         write(options.out, {"summary.csv": summary.summary(reports), **summary.imports(reports)})
     summary.flag_copies(reports, *graders[0].known_code())
+    summary.flag_students(reports)
     for report in reports:
         results.write(options.out / report.submission, report)
     write(options.out, {"summary.csv": summary.summary(reports)})

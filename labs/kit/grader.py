@@ -109,6 +109,7 @@ class Grader:
             report.notes.append(f"refused: {why}")
             for case in report.cases:
                 case.status, case.earned, case.message = "refused", 0, why
+            report.core_seconds += children_seconds() - before
             results.write(directory, report)
             self.say(f"refused: {why}")
             return report
@@ -229,7 +230,7 @@ class Grader:
                 self._grade_check(case, line)
             else:
                 self._grade_measure(case, line)
-        except (LabError, RuntimeError, OSError) as error:
+        except (LabError, RuntimeError, OSError, ArithmeticError, ValueError) as error:
             case.status, case.pending, case.message = "pending", (0, case.points), str(error)
         case.seconds = time.monotonic() - began
         return case

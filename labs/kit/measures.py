@@ -153,7 +153,10 @@ def counter(found: object, path: str) -> float | None:
         else:
             return None
     numbers = _numbers(found, key)
-    return math.fsum(numbers) if numbers else None
+    try:
+        return math.fsum(numbers) if numbers else None
+    except OverflowError:  # of finite numbers, whose sum is not
+        return None
 
 
 def _numbers(found: object, key: str) -> list[float]:
@@ -163,8 +166,15 @@ def _numbers(found: object, key: str) -> list[float]:
         return []
     own = found.get(key)
     own = len(own) if isinstance(own, list) else own
-    mine = [own] if isinstance(own, (int, float)) and not isinstance(own, bool) and math.isfinite(own) else []
+    mine = [own] if isinstance(own, (int, float)) and not isinstance(own, bool) and _is_finite(own) else []
     return mine + [value for name, one in found.items() if name != key for value in _numbers(one, key)]
+
+
+def _is_finite(number: int | float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # an integer that no float can hold
+        return False
 
 
 def shown(value: float) -> str:
@@ -287,7 +297,7 @@ def judge(line: Time, ratios: list[float], own: list[float], walls: list[float])
     flags = []
     if middle > PLAUSIBLE:
         flags.append(f"{middle:.2f} times as fast as the reference")
-    if statistics.median(walls) > 1.25 * max(1, 1 / middle):
+    if middle * statistics.median(walls) > 1.25 * max(middle, 1):
         flags.append(f"reports {middle:.2f} times the reference's speed, but its process takes "
                      f"{statistics.median(walls):.2f} times as long")
     status = "passed" if earned == line.points else "failed"
@@ -296,7 +306,9 @@ def judge(line: Time, ratios: list[float], own: list[float], walls: list[float])
 
 
 def _points(line: Time, ratio: float) -> float:
-    return line.points * min(1, max(0, math.log(ratio / line.floor) / math.log(line.target / line.floor)))
+    if ratio <= line.floor:
+        return 0
+    return line.points * min(1, math.log(ratio / line.floor) / math.log(line.target / line.floor))
 
 
 def fresh(directory: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable
 
 from kit.results import Report, clean, number, scored
@@ -20,15 +21,31 @@ def summary(reports: list[Report]) -> str:
 
 
 def imports(reports: list[Report]) -> dict[str, str]:
-    """Files of points, by name: one row for each student whose points are complete. Moodle asks which column is what; Canvas
-    wants these columns, and a row of the points that are possible."""
-    complete = [(student, report) for report in reports for student in report.student.split(",")
-                if student and not report.pending and all(case.done for case in report.cases)]
+    """Files of points, by name: one row for each student whose points are complete, and who is in one submission only. Moodle
+    asks which column is what; Canvas wants these columns, and a row of the points that are possible."""
+    submissions = Counter(key for report in reports for key in students(report))
+    complete = [(student, report) for report in reports for key, student in students(report).items()
+                if submissions[key] == 1 and not report.pending and all(case.done for case in report.cases)]
     lab = reports[0].lab if reports else ""
     canvas = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", lab]
     return {"moodle.csv": _csv([["student", lab], *([student, number(report.earned)] for student, report in complete)]),
             "canvas.csv": _csv([canvas, ["Points Possible", *[""] * 4, number(reports[0].points) if reports else ""],
                                 *([student, "", "", student, "", number(report.earned)] for student, report in complete)])}
+
+
+def students(report: Report) -> dict[str, str]:
+    """The ids of a submission, each once, by their small letters."""
+    return {student.lower(): student for student in report.student.split(",") if student}
+
+
+def flag_students(reports: list[Report]) -> None:
+    """Flags submissions with the id of a student who is in another one too. Anonymous results do not say who that is."""
+    for report in reports:
+        for key, student in students(report).items():
+            others = [other.submission for other in reports if other is not report and key in students(other)]
+            flag = f"{'a student' if report.anonymous else student} is in {', '.join(others)} too"
+            if others and flag not in report.look_at:
+                report.look_at.append(flag)
 
 
 def flag_copies(reports: list[Report], starter: dict[str, str], solution: dict[str, str]) -> None:

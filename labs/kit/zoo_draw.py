@@ -65,7 +65,8 @@ def drawn(names: list[str], student: str, lab: int, which: int = 1) -> str:
 
 
 def _spelled(student: str) -> str:
-    return student_id(student.strip()).lower()
+    """In small letters, and the ids of a pair in order."""
+    return ",".join(sorted(student_id(student.strip()).lower().split(",")))
 
 
 def _digest(*words: object) -> str:

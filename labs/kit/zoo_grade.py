@@ -35,7 +35,8 @@ class IsolatedCopy(Copy):
         self.tree.lock.close()
 
     def put_fix(self, bug: Bug, files: dict[str, bytes]) -> None:
-        """Builds the tree with the bug and all decoys, which is ours, and then replaces the student's files, with decoys of their own."""
+        """Builds our tree with the bug and all decoys; then puts the student's changed files, which have their own decoys, in
+        place."""
         self.plant(bug)
         building.configure(self.directory, arguments=_FLAGS)
         progress = building.ProgressLine(f"building {bug.caught.target} with the bug")

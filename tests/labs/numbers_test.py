@@ -29,9 +29,14 @@ def counted(lab: int, flag: str = "") -> str:
     return next(command for command in commands if flag in command)
 
 
+def ladder(lab: int) -> str:
+    """The first `count` of a lab, for all versions of its ladder."""
+    return re.sub(r" --ladder-version \S+", "", counted(lab))
+
+
 NAIVE = (f"stage0_train --cpu-kernels naive --data {ROOT}/data/dummy.txt --tokenizer char --n-layer 2 --n-head 4 --n-embd 64 "
          "--block-size 48 --batch-size 16 --steps 5 --eval-every 100 --run-dir run")
-PEAK, RANKS, ROWS, TILES = counted(2), counted(4, "zero1") + " --json", counted(5), counted(6)
+PEAK, RANKS, ROWS, TILES = counted(2), counted(4, "zero1") + " --json", ladder(5), ladder(6)
 WAITS, TREE = counted(7, "per-tensor"), counted(7, "--reproducible")
 LARGE = ("stage0_bench --model gpt2 --n-layer 8 --n-embd 512 --n-head 8 --vocab-size 1000 --batch-size 1 --seq-len 1 --steps 1 "
          "--warmup 0 --json")

@@ -111,8 +111,8 @@ int main(int, char** argv) {
 """
 
 FILES = {"CMakeLists.txt": CMAKE, "labs/4_ring/lab": LAB, "stage1/ring.h": HEADER, "stage1/ring.cpp": SOLUTION,
-         "stage1/empty.cpp": EMPTY, "labs/kit/todo.h": (LABS / "kit/todo.h").read_text(), "tests/ring_tests.cpp": TESTS, "tests/other_tests.cpp": OTHER, "tests/train.cpp": TRAIN,
-         "tests/compare_stages.cpp": COMPARE}
+         "stage1/empty.cpp": EMPTY, "labs/kit/todo.h": (LABS / "kit/todo.h").read_text(),
+         "tests/ring_tests.cpp": TESTS, "tests/other_tests.cpp": OTHER, "tests/train.cpp": TRAIN, "tests/compare_stages.cpp": COMPARE}
 
 
 def make(root: Path) -> None:

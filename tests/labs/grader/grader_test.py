@@ -369,6 +369,12 @@ class GraderTest(unittest.TestCase):
         report = self.grade(fake_tree.SOLUTION)
         self.assertEqual((report.earned, report.pending), (20, ""))
 
+    def test_numbers_that_the_grader_cannot_compute_with_are_pending(self) -> None:
+        for error in (OverflowError("too large"), ValueError("math domain error")):
+            with mock.patch("kit.measures.count", side_effect=error):
+                report = self.grade(f"{fake_tree.SOLUTION}// {error}\n")
+            self.expect(report.cases[2], "pending", 0, str(error))
+
     def test_bad_input(self) -> None:
         labs = lab_file.all_labs(self.top / "root")
         with self.assertRaisesRegex(lab_file.LabError, "holds no submissions"):

@@ -74,7 +74,8 @@ class MeasuresTest(unittest.TestCase):
 
     def test_counts_that_are_none(self) -> None:
         good = "echo '{\"peak\": 1000}'"
-        for bad in ("echo '{\"peak\": NaN}'", "yes [ | tr -d '\\n' | head -c 100000",
+        for bad in ("echo '{\"peak\": NaN}'", f"echo '{{\"peak\": {'9' * 400}}}'",
+                    "echo '{\"a\": {\"peak\": 1e308}, \"b\": {\"peak\": 1e308}}'", "yes [ | tr -d '\\n' | head -c 100000",
                     "rm result.json; ln -s /etc/passwd result.json",
                     "rm result.json; echo '{\"peak\": 1}' >other; ln other result.json"):
             self.expect(self.count(bad, good), "failed", 0, "printed no counter peak")
@@ -156,7 +157,8 @@ class MeasuresTest(unittest.TestCase):
         self.assertEqual(self.judge([0.9] * 7).earned, 10)
         self.assertEqual(self.judge([1.4] * 7).earned, 10)
         self.assertEqual(self.judge([0.4] * 7).earned, 0)
-        self.assertEqual(self.judge([0.1] * 7).earned, 0)
+        for tiny in (0.1, 1e-320, 0.0):
+            self.assertEqual(self.judge([tiny] * 7).earned, 0)
         self.assertAlmostEqual(self.judge([0.6] * 7).earned, 10 * math.log(0.6 / 0.4) / math.log(0.9 / 0.4))
 
     def test_the_lower_quartile_counts(self) -> None:

@@ -85,6 +85,18 @@ class ResultsTest(unittest.TestCase):
                          [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Lab 4: Ranks"],
                           ["Points Possible", "", "", "", "", "10"], ["ada", "", "", "ada", "", "7.5"], ["bob", "", "", "bob", "", "7.5"]])
 
+    def test_a_student_of_two_submissions(self) -> None:
+        """Has no row, and both are flagged. A pair of one student has one row."""
+        done = [Case("check 1: ring", 10, status="passed", earned=7.5)]
+        reports = [Report(name, "Lab 4", done, student=student) for name, student in
+                   [("a", "ada,bob"), ("b", "Ada"), ("c", "eve,eve")]]
+        reports[1].anonymous = True
+        for _ in range(2):  # a second grading says it once
+            summary.flag_students(reports)
+        self.assertEqual([report.look_at for report in reports], [["ada is in b too"], ["a student is in a too"], []])
+        for name in ("moodle.csv", "canvas.csv"):
+            self.assertEqual([row[0] for row in self.rows(summary.imports(reports)[name])][-2:], ["bob", "eve"])
+
     def test_copies(self) -> None:
         def handed_in(name: str, ring: str, sync: str) -> Report:
             return Report(name, "Lab 4", [], fingerprints={"ring": intake.fingerprint(ring), "sync": intake.fingerprint(sync)})
