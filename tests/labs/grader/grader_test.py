@@ -371,9 +371,9 @@ class GraderTest(unittest.TestCase):
 
     def test_numbers_that_the_grader_cannot_compute_with_are_pending(self) -> None:
         for error in (OverflowError("too large"), ValueError("math domain error")):
-            with mock.patch("kit.measures.count", side_effect=error):
+            with mock.patch("kit.measures.trace", side_effect=error):
                 report = self.grade(f"{fake_tree.SOLUTION}// {error}\n")
-            self.expect(report.cases[2], "pending", 0, str(error))
+            self.expect(report.cases[3], "pending", 0, str(error))
 
     def test_bad_input(self) -> None:
         labs = lab_file.all_labs(self.top / "root")
