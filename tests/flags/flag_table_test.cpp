@@ -73,7 +73,7 @@ TEST(Flags, AllHaveATestOfTheirEffect) {
   for (const std::string stage : {"stage1", "stage2", "stage3"}) {
     const std::string program = stage + "_train" + (stage == "stage1" ? "" : "_emulated");
     std::set<std::string> expected = flags_in_table({"train", stage, stage + "_train"});
-    for (const char* other : {"--gpu-matmul-tune", "--ladder", "--share-gpu"}) {
+    for (const char* other : {"--gpu-matmul-tune", "--ladder", "--ladder-version", "--share-gpu"}) {
       if (stage == "stage2") expected.erase(other);  // only stage2_bench and stage 3 have it
     }
     EXPECT_EQ(flags_of(program), expected) << program;
@@ -85,7 +85,8 @@ TEST(Flags, AllHaveATestOfTheirEffect) {
   bench.erase("--share-gpu");
   EXPECT_EQ(flags_of("stage2_bench_emulated"), bench);
   std::set<std::string> generate = flags_in_table({"generate", "stage2"});
-  for (const char* other : {"--gpu-graph", "--gpu-matmul-tune", "--ladder", "--share-gpu"})
+  for (const char* other :
+       {"--gpu-graph", "--gpu-matmul-tune", "--ladder", "--ladder-version", "--share-gpu"})
     generate.erase(other);
   EXPECT_EQ(flags_of("stage2_generate_emulated"), generate) << "it trains nothing";
 }
