@@ -133,6 +133,7 @@ TEST(FlagValues, ThatAreGoneAreRefusedWithWhatTakesTheirPlace) {
 TEST(FlagValues, OfAConfigurationAreTakenAsTexts) {
   EXPECT_EQ(config_text("--t", "a", true, "a text"), "a");
   EXPECT_EQ(config_text("--t", 0.5, true, "a number"), "0.5");
+  EXPECT_EQ(config_text("--t", parse_json("1e4"), true, "a whole number"), "10000");
   EXPECT_EQ(refusal([] { config_text("--t", 7, false, "a text"); }), "--t: expected a text, not 7");
   EXPECT_EQ(refusal([] { config_text("--t", std::string(100, 'a'), false, "a number"); }),
             "--t: expected a number, not \"" + std::string(59, 'a'));
