@@ -33,9 +33,10 @@ class Progress {
   // For a run that has done `first` of `steps` steps.
   Progress(std::int64_t first, std::int64_t steps, std::int64_t tokens_per_step);
 
-  // Call after each step, with the validation loss if one was measured, and the share of the work that is
-  // done since the first one began, by which the rest of the time is estimated. Plain lines are printed at
-  // intervals and for each validation loss; a terminal's line is updated ten times a second.
+  // Call after each step, with the validation loss if one was measured and the seconds that it took, and the
+  // share of the work that is done since the first one began, by which the rest of the time is estimated.
+  // Plain lines are printed at intervals and for each validation loss; a terminal's line is updated ten times
+  // a second.
   void step(const StepReport& report, std::optional<double> validation_loss, double share_done,
             double validation_seconds = 0);
 

@@ -7,6 +7,17 @@
 #include "common/train/early_stopping.h"
 
 namespace stagegpt {
+namespace {
+
+std::int64_t tokens_of(const ChoiceTask* task) {
+  std::int64_t tokens = 0;
+  if (task != nullptr) {
+    for (const Continuation& ending : task->endings) tokens += std::ssize(ending.ids);
+  }
+  return tokens;
+}
+
+}  // namespace
 
 RunValidation::RunValidation(Backend& backend, const Grid& grid, const LanguageModel& model,
                              const Corpus& corpus, const TrainingRunConfig& config)
@@ -17,17 +28,10 @@ RunValidation::RunValidation(Backend& backend, const Grid& grid, const LanguageM
       seq_len_(model.config().block_size),
       batch_size_(config.trainer.batch_size),
       patience_(config.patience),
-      windows_(validation_sample(corpus.validation.size(), seq_len_, config)) {
+      windows_(validation_sample(corpus.validation.size(), seq_len_, config)),
+      work_(windows_.count + tokens_of(task_) / seq_len_) {
   if (windows_.all == 0) return;
   validation_.emplace(corpus.validation, *corpus.tokenizer, seq_len_, batch_size_, grid.model().size());
-}
-
-std::int64_t RunValidation::work() const {
-  std::int64_t tokens = 0;
-  if (task_) {
-    for (const Continuation& ending : task_->endings) tokens += std::ssize(ending.ids);
-  }
-  return windows_.count + tokens / seq_len_;
 }
 
 void RunValidation::forget() {

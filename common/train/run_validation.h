@@ -36,7 +36,7 @@ class RunValidation {
 
   const WindowSample& windows() const { return windows_; }
   // The work of each run(), in windows: those of the validation, and as many as have the tokens of the task.
-  std::int64_t work() const;
+  std::int64_t work() const { return work_; }
   double seconds() const { return seconds_; }
   // What is known of the current weights.
   const std::optional<ValidationResult>& validated() const { return validated_; }
@@ -54,7 +54,8 @@ class RunValidation {
   std::int64_t seq_len_, batch_size_, patience_;
   std::optional<Validation> validation_;  // empty without validation
   WindowSample windows_;                  // of each validation
-  double seconds_ = 0;                    // of all validations
+  std::int64_t work_;
+  double seconds_ = 0;  // of all validations
 
   std::optional<ValidationResult> validated_;
   std::optional<ChoiceResult> answered_;

@@ -4,6 +4,7 @@
 
 #include "common/base/json.h"
 #include "common/data/corpus.h"
+#include "common/data/text_source.h"
 #include "common/io/content_hash.h"
 #include "tests/data/prepare_data_fixture.h"
 
@@ -114,6 +115,15 @@ TEST_F(PrepareData, SplitsBeforeASpecialToken) {
   EXPECT_EQ(std::ranges::count(tokens("special", "train"), 256), 9);
   prepare("text", split);
   EXPECT_EQ(tokenizer("text")->decode(tokens("text", "val")), "oftext|>");
+}
+
+// A shorter token that also occurs before the cut hides no token that is cut.
+TEST_F(PrepareData, SplitsBeforeAShortSpecialToken) {
+  const std::vector<std::string> paths = {directory.write("text.txt", "<s>aaaaa<s>bb")};
+  const TextSource text(paths, "--data");
+  const std::vector<SpecialToken> special = {{"<|endoftext|>", 0}, {"<s>", 1}};
+  EXPECT_EQ(text.split(3.0 / 13, special), 8);
+  EXPECT_EQ(text.split(3.0 / 13), 10);
 }
 
 TEST_F(PrepareData, ReadsStandardInputAndPipes) {
