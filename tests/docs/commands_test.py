@@ -160,7 +160,7 @@ def unknown_options(command: str) -> list[str]:
 def problems(page: Path, programs: Programs, scratch: Path) -> tuple[int, list[str]]:
     """The number of calls in a page's command blocks, and the errors in these blocks."""
     count, found = 0, []
-    for first_line, _, block in markdown.split(page.read_text(encoding="utf-8"))[1]:
+    for first_line, _, block in markdown.split(markdown.read(page))[1]:
         for line, command in shell_commands.command_lines(first_line, block):
             if command.startswith("(gdb)"):
                 continue
@@ -178,7 +178,7 @@ def problems(page: Path, programs: Programs, scratch: Path) -> tuple[int, list[s
 def wrong_in_text(page: Path, known: set[str]) -> list[str]:
     """Errors for flags, CMake presets and CMake options that a page mentions but that do not exist."""
     found = []
-    for line, code in markdown.code_spans(page.read_text(encoding="utf-8")):
+    for line, code in markdown.code_spans(markdown.read(page)):
         found += [f"line {line}: nothing has the flag {flag}"
                   for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", code) if flag not in known]
         found += [f"line {line}: there is no {name}" for name in unknown_options(code)]

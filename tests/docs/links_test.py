@@ -32,7 +32,7 @@ def missing_files(text: str) -> list[str]:
 def main() -> int:
     problems, links = [], 0
     for page in markdown.pages():
-        text = page.read_text(encoding="utf-8")
+        text = markdown.read(page)
         links += len(markdown.links(text))
         problems += [(page, problem) for problem in broken_links(page, text) + missing_files(text)]
     return markdown.report(problems, links, "links")

@@ -1,23 +1,37 @@
-"""Parses the project's Markdown files: headings, links, blocks of commands, and inline code."""
+"""Parses the project's Markdown files and notebooks: headings, links, blocks of commands, and inline code."""
 
+import json
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # The places of the project's pages. Other folders contain builds, runs and downloads, which may have pages of
 # other projects.
-PATTERNS = ["*.md", "bench/**/*.md", "common/**/*.md", "data/README.md", "docs/**/*.md", "labs/**/*.md", "scripts/**/*.md", "stage*/**/*.md",
+PATTERNS = ["*.md", "bench/**/*.md", "common/**/*.md", "data/README.md", "docs/**/*.md", "docs/*.ipynb", "labs/**/*.md", "scripts/**/*.md", "stage*/**/*.md",
             "tests/**/*.md"]
 
 
 def pages(root: Path = ROOT) -> list[Path]:
-    """All Markdown files of the repository."""
+    """All Markdown files and notebooks of the repository."""
     return sorted(page for pattern in PATTERNS for page in root.glob(pattern))
 
 
 def guides(root: Path = ROOT) -> list[Path]:
     """The pages whose commands a user copies: README files and docs/."""
     return [page for page in pages(root) if "tests" not in page.relative_to(root).parts]
+
+
+def read(page: Path) -> str:
+    """A page's text. That of a notebook is its text, and its shell commands as blocks of code."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix != ".ipynb":
+        return text
+    parts = []
+    for cell in json.loads(text)["cells"]:
+        lines = "".join(cell["source"]).splitlines()
+        commands = [line.strip()[1:] for line in lines if line.strip().startswith("!")]
+        parts += lines if cell["cell_type"] == "markdown" else ["```", *commands, "```"] if commands else []
+    return "\n".join(parts)
 
 
 def split(text: str) -> tuple[str, list[tuple[int, str, str]]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 # Possible first words of a line of commands, besides paths. If the first line of a block begins with another
 # word, the block does not contain commands.
-STARTERS = {"mpirun", "sbatch", "cmake", "ctest", "python3", "pip", "lm_eval", "tensorboard", "gdb", "export", "module", "mkdir", "cp",
+STARTERS = {"mpirun", "sbatch", "cmake", "ctest", "python3", "pip", "git", "lm_eval", "tensorboard", "gdb", "export", "module", "mkdir", "cp",
             "rm", "tar", "ompi_info", "for", "done", "xargs", "cd", "head", "tail", "cat", "awk", "cmp", "lscpu"}
 VARIABLE = re.compile(r"[A-Z]\w*=")
 PROGRAM = re.compile(r"(?:\./)?build/[\w-]+/bin/(\w+)|(stage[0-3]_\w+|compare_stages)")  # the latter by PATH
