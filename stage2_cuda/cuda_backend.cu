@@ -78,6 +78,7 @@ StreamBackend::StreamBackend(const CudaOptions& options)
       attention_(options.attention),
       precision_(options.precision),
       wgmma_(uses_wgmma(options.attention)),
+      is_7_5_(compute_capability() < 80),
       graph_(options.graph) {
   if (graph_ && !allocator().keeps_blocks())
     user_error("--gpu-graph: on cannot be combined with STAGEGPT_ALLOCATOR=direct");

@@ -50,7 +50,11 @@ DeviceInfo CudaFlags::open(Timeline* timeline, int otherwise, int processes) {
   if (timeline != nullptr) timeline->show(platform_->live_ranges());
   platform_->start(processes);
   opened_ = device_ ? static_cast<int>(*device_) : otherwise;
-  return open_device(opened_);
+  const DeviceInfo device = open_device(opened_);
+  if (device.major < 8 && precision_ != "f32")
+    user_error("--precision: ", precision_, " needs compute capability 8.0, ", device.name, " has ",
+               device.major, '.', device.minor, "; use f32");
+  return device;
 }
 
 void CudaFlags::read_plans(RankGroup& group, const DeviceInfo& device) {

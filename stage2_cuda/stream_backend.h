@@ -139,7 +139,8 @@ class StreamBackend final : public CudaBackend {
   std::unique_ptr<Gemm> gemm_;
   GpuAttention attention_;
   Precision precision_;
-  bool wgmma_;  // attention is computed by attention_wgmma.h, where it can
+  bool wgmma_;   // attention is computed by attention_wgmma.h, where it can
+  bool is_7_5_;  // the device has less shared memory than those of compute capability 8.0
   bool graph_;
   // Counters of blocks that have finished, all zero between kernels. The last ones are used, and earlier ones
   // may be used by a graph.

@@ -1,11 +1,14 @@
 // The instructions of tensor cores and of asynchronous copies (compute capability 8.0), described in
-// launch.h.
+// launch.h. Code for 7.5 copies at once, and has no kernels with TF32 or bf16: CudaFlags refuses these.
 #pragma once
 
 #include "common/tensor/dtype.h"
+#include "common/tensor/half_floats.h"
 #include "stage2_cuda/warp_matrix.h"
 
 namespace stagegpt::gpu {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
 __device__ inline void mma_m16n8k16(FragmentC& c, const FragmentA& a, const FragmentB& b) {
   asm volatile(
@@ -22,6 +25,22 @@ __device__ inline void mma_m16n8k8(FragmentC& c, const FragmentA& a, const Fragm
       : "+f"(c.v[0]), "+f"(c.v[1]), "+f"(c.v[2]), "+f"(c.v[3])
       : "r"(a.pair[0]), "r"(a.pair[1]), "r"(a.pair[2]), "r"(a.pair[3]), "r"(b.pair[0]), "r"(b.pair[1]));
 }
+
+__device__ inline Bf16Pair rounded_pair(float first, float second) {
+  Bf16Pair pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+
+#else
+
+__device__ inline void mma_m16n8k16(FragmentC&, const FragmentA&, const FragmentB&) { __trap(); }
+__device__ inline void mma_m16n8k8(FragmentC&, const FragmentA&, const FragmentB&) { __trap(); }
+__device__ inline Bf16Pair rounded_pair(float first, float second) {
+  return bf16_of_float(first) | std::uint32_t{bf16_of_float(second)} << 16;
+}
+
+#endif
 
 template <class T>
 __device__ unsigned shared_address(const T* array, int i) {
@@ -46,12 +65,6 @@ __device__ inline FragmentA ldmatrix_x4_trans(const Bf16* array, int i) {
   return f;
 }
 
-__device__ inline Bf16Pair rounded_pair(float first, float second) {
-  Bf16Pair pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-  return pair;
-}
-
 // The largest signed number of both, in one instruction: the NaN of a GPU's arithmetic, 0x7fffffff, must not
 // become -0 by a carry. (A NaN above 0xfffff000, which no instruction gives, becomes 0.)
 __device__ inline std::uint32_t rounded_tf32(float x) {
@@ -61,12 +74,20 @@ __device__ inline std::uint32_t rounded_tf32(float x) {
 
 template <class T>
 __device__ void cp_async_16(T* to, int i, const T* from, bool valid) {
+#if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
                : "r"(shared_address(to, i)), "l"(from), "r"(valid ? 16 : 0)
                : "memory");
+#else
+  *reinterpret_cast<uint4*>(to + i) = valid ? *reinterpret_cast<const uint4*>(from) : uint4{};
+#endif
 }
 
-__device__ inline void cp_async_wait_all() { asm volatile("cp.async.wait_all;" : : : "memory"); }
+__device__ inline void cp_async_wait_all() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" : : : "memory");
+#endif
+}
 
 }  // namespace stagegpt::gpu

@@ -50,9 +50,10 @@ StreamTime stream_time_from_environment() {
 int capability_from_environment() {
   const char* value = std::getenv(kCapabilityVariable);
   const std::string_view text = value == nullptr ? "8.0" : value;
+  if (text == "7.5") return 75;
   if (text == "8.0") return 80;
   if (text == "9.0") return 90;
-  user_error(kCapabilityVariable, ": expected 8.0 or 9.0, got \"", text, '"');
+  user_error(kCapabilityVariable, ": expected 7.5, 8.0 or 9.0, got \"", text, '"');
 }
 
 struct Settings {

@@ -32,7 +32,7 @@ enum class StreamTime { at_once, late, ahead };
 StreamTime stream_time();
 void set_stream_time(StreamTime time);
 
-// Ten times the compute capability of the device: STAGEGPT_EMULATOR_CAPABILITY, 8.0 or 9.0, or 80.
+// Ten times the compute capability of the device: STAGEGPT_EMULATOR_CAPABILITY (7.5, 8.0 or 9.0), or 80.
 int compute_capability();
 void set_compute_capability(int capability);
 

@@ -21,7 +21,10 @@ constexpr std::size_t kArrayAlignment = 16, kMemoryAlignment = 1024;
 
 }  // namespace
 
-std::size_t shared_bytes_limit() { return compute_capability() >= 90 ? kMostSharedBytes : kSharedBytes; }
+std::size_t shared_bytes_limit() {
+  const int capability = compute_capability();
+  return capability >= 90 ? kMostSharedBytes : capability >= 80 ? kSharedBytes : kLeastSharedBytes;
+}
 
 SharedMemory::SharedMemory()
     : bytes_(std::aligned_alloc(kMemoryAlignment, kMostSharedBytes)),

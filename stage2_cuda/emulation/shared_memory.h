@@ -17,6 +17,7 @@ namespace stagegpt::gpu::emulation {
 // (launch.h), and may have what every GPU of compute capability 8.0 or later has.
 constexpr std::size_t kDefaultSharedBytes = std::size_t{48} << 10;
 constexpr std::size_t kSharedBytes = std::size_t{99} << 10;
+constexpr std::size_t kLeastSharedBytes = std::size_t{64} << 10;  // of compute capability 7.5
 constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;  // of compute capability 9.0
 // The most shared memory that a block of the emulated device may have.
 std::size_t shared_bytes_limit();

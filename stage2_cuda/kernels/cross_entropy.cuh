@@ -29,8 +29,10 @@ struct CrossEntropySize {
 };
 
 inline constexpr int kRowThreads = 512;
-// What a block may have on every GPU since compute capability 8.0, less 512 bytes for sums.
+// What a block may have on every GPU since compute capability 8.0, and on one of 7.5, less 512 bytes for
+// sums.
 inline constexpr std::size_t kStagedBytes = (std::size_t{99} << 10) - 512;
+inline constexpr std::size_t kStagedBytesOf75 = (std::size_t{64} << 10) - 512;
 
 // The maximum and the sum of one row; row(v) loads elements v, v + 1, …, v + V - 1. Called by the whole
 // block.
@@ -219,14 +221,14 @@ void cross_entropy_backward(StreamHandle stream, T* dlogits, const float* dloss,
 template <class T>
 void cross_entropy_forward_backward(StreamHandle stream, float* loss, T* dlogits, float* rows,
                                     const float* dloss, const T* logits, const std::int32_t* targets,
-                                    CrossEntropySize s) {
+                                    CrossEntropySize s, std::size_t most_staged) {
   constexpr int kV = kVector<T>;
   const dim3 grid = blocks(s.N, 1), block(kRowThreads);
   const std::size_t row_bytes = static_cast<std::size_t>(s.Vp) * sizeof(T);
   if (!in_vectors<kV>(s.Vp, dlogits, logits)) {
     launch<cross_entropy_forward_backward_kernel<T, 1, false>>(grid, block, 0, stream, dlogits, rows, dloss,
                                                                logits, targets, s);
-  } else if (row_bytes > kStagedBytes) {
+  } else if (row_bytes > most_staged) {
     launch<cross_entropy_forward_backward_kernel<T, kV, false>>(grid, block, 0, stream, dlogits, rows, dloss,
                                                                 logits, targets, s);
   } else {

@@ -69,7 +69,7 @@ void StreamBackend::compute(const CachedAttentionForward& op) {
 }
 
 bool StreamBackend::is_flash(const AttentionSize& size, DType dtype) const {
-  const bool fits = size.HS <= kFlashHeadSize && size.scale > 0;
+  const bool fits = size.HS <= (is_7_5_ ? kFlashHeadSizeOf75 : kFlashHeadSize) && size.scale > 0;
   if (dtype == DType::bf16 && !fits) {
     user_error("--precision: bf16 needs heads of at most ", kFlashHeadSize,
                " channels and a positive scale of attention, got ", size.HS, " and ", size.scale);

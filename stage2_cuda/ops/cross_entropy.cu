@@ -31,7 +31,8 @@ void StreamBackend::compute(const CrossEntropyForwardBackward& op) {
   by_type(op.logits, [&]<class T>() {
     gpu::cross_entropy_forward_backward<T>(stream_, floats(op.loss), op.dlogits.data<T>(), floats(op.rows),
                                            floats(op.dloss), op.logits.data<T>(), ids_of(op.targets),
-                                           cross_entropy_size(op.logits, op.vocab_size));
+                                           cross_entropy_size(op.logits, op.vocab_size),
+                                           is_7_5_ ? kStagedBytesOf75 : kStagedBytes);
   });
 }
 

@@ -161,6 +161,15 @@ TEST_F(Bf16Training, RefusesWhatComputesInF32Alone) {
                  "--precision: bf16 needs heads of at most 128 channels");
 }
 
+TEST_F(Bf16Training, RefusesWhatTheDeviceHasNot) {
+  const RunOptions on_75 = {.environment = {{"STAGEGPT_EMULATOR_CAPABILITY", "7.5"}}};
+  for (const char* precision : {"bf16", "tf32"}) {
+    expect_refusal("train", small("run", {"--precision", precision}),
+                   "needs compute capability 8.0, emulated GPU has 7.5; use f32", on_75);
+  }
+  done("train", small("run", {"--precision", "f32", "--steps", "1"}), on_75);
+}
+
 TEST_F(Bf16Training, RefusesAttentionThatTheDeviceOrTheModelHasNot) {
   expect_refusal("train", small("run", {"--gpu-attention", "flash-wgmma"}),
                  "--gpu-attention: flash-wgmma needs a GPU of compute capability 9.0, this one has 8.0");
