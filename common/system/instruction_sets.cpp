@@ -1,5 +1,10 @@
 #include "common/system/instruction_sets.h"
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace stagegpt {
 
 #if defined(__x86_64__)
@@ -16,6 +21,11 @@ bool processor_has_avx2() {
 bool processor_has_avx512() { return false; }
 bool processor_has_avx512_bf16() { return false; }
 bool processor_has_avx2() { return false; }
+#endif
+#if defined(__aarch64__)
+bool processor_has_arm_bf16() { return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0; }
+#else
+bool processor_has_arm_bf16() { return false; }
 #endif
 
 }  // namespace stagegpt

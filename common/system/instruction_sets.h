@@ -8,6 +8,8 @@ namespace stagegpt {
 bool processor_has_avx512();
 // AVX-512 as above, with its extension BF16.
 bool processor_has_avx512_bf16();
+// Armv8's extension BF16.
+bool processor_has_arm_bf16();
 // x86-64-v3: AVX2, fused multiply-add and what came with them (BMI2, F16C, MOVBE).
 bool processor_has_avx2();
 

@@ -9,13 +9,15 @@
 namespace stagegpt {
 
 extern const PackedKernels kAvx512Kernels, kAvx2Kernels, kPlainKernels, kAvx512Bf16Kernels,
-    kAvx512RoundingKernels, kAvx2RoundingKernels, kPlainRoundingKernels;
+    kAvx512RoundingKernels, kAvx2RoundingKernels, kPlainRoundingKernels, kNeonBf16Kernels;
 
 std::span<const PackedKernels* const> all_packed_kernels() {
 #if defined(__x86_64__)
   static constexpr const PackedKernels* kAll[] = {
       &kAvx512Kernels,         &kAvx2Kernels,         &kPlainKernels,        &kAvx512Bf16Kernels,
       &kAvx512RoundingKernels, &kAvx2RoundingKernels, &kPlainRoundingKernels};
+#elif defined(__aarch64__)
+  static constexpr const PackedKernels* kAll[] = {&kPlainKernels, &kNeonBf16Kernels, &kPlainRoundingKernels};
 #else
   static constexpr const PackedKernels* kAll[] = {&kPlainKernels, &kPlainRoundingKernels};
 #endif

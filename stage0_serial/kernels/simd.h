@@ -10,6 +10,8 @@
 #include <cstring>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "stage0_serial/kernels/real.h"
@@ -22,6 +24,14 @@
 #define STAGEGPT_SIMD avx
 #define STAGEGPT_VECTOR_BYTES 32
 #define STAGEGPT_VECTOR_REGISTERS 16
+#elif defined(__aarch64__)
+#if defined(__ARM_FEATURE_BF16)
+#define STAGEGPT_SIMD neon_bf16
+#else
+#define STAGEGPT_SIMD neon
+#endif
+#define STAGEGPT_VECTOR_BYTES 16
+#define STAGEGPT_VECTOR_REGISTERS 32
 #else
 #define STAGEGPT_SIMD simd128
 #define STAGEGPT_VECTOR_BYTES 16
@@ -74,6 +84,8 @@ inline FloatVector multiply_add(float a, FloatVector b, FloatVector c) {
   return _mm512_fmadd_ps(_mm512_set1_ps(a), b, c);
 #elif defined(__FMA__)
   return _mm256_fmadd_ps(_mm256_set1_ps(a), b, c);
+#elif defined(__aarch64__)
+  return vfmaq_n_f32(c, b, a);
 #else
   return a * b + c;
 #endif

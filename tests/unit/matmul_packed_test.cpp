@@ -295,7 +295,7 @@ TEST(PackedMatmul, uses_the_widest_instructions_of_this_processor) {
   std::ifstream cpuinfo("/proc/cpuinfo");
   std::string flags;
   for (std::string line; std::getline(cpuinfo, line);) {
-    if (line.starts_with("flags")) flags = line + ' ';
+    if (line.starts_with("flags") || line.starts_with("Features")) flags = line + ' ';  // x86-64, arm64
   }
   if (flags.empty()) GTEST_SKIP() << "no flags in /proc/cpuinfo";
   const auto has = [&](const char* flag) {
@@ -304,8 +304,9 @@ TEST(PackedMatmul, uses_the_widest_instructions_of_this_processor) {
   const bool avx512 = has("avx512f") && has("avx512dq") && has("avx512bw") && has("avx512vl");
   const std::string widest = avx512 ? "AVX-512" : has("avx2") && has("fma") ? "AVX2" : "128-bit vectors";
   EXPECT_EQ(packed_kernels(Factors::f32).name, widest);
-  EXPECT_EQ(packed_kernels(Factors::bf16).name, avx512 && has("avx512_bf16")
-                                                    ? "AVX-512 BF16"
+  EXPECT_EQ(packed_kernels(Factors::bf16).name, avx512 && has("avx512_bf16") ? "AVX-512 BF16"
+                                                : has("bf16")
+                                                    ? "NEON BF16"
                                                     : widest + ", rounding to bf16: no faster than f32");
 }
 
