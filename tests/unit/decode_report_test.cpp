@@ -1,5 +1,5 @@
 // The report of the decoding benchmark, for made-up measurements.
-#include "tools/bench/decode_report.h"
+#include "tools/bench/decode_bench.h"
 
 #include <gtest/gtest.h>
 

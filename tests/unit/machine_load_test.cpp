@@ -14,7 +14,7 @@
 #include "common/system/cpu_quota.h"
 #include "common/system/system_files.h"
 #include "tools/bench/bench_report.h"
-#include "tools/bench/decode_report.h"
+#include "tools/bench/decode_bench.h"
 
 namespace stagegpt::test {
 namespace {

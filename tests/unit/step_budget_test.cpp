@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "tools/bench/budget_report.h"
+#include "tools/bench/step_budget.h"
 
 namespace stagegpt::test {
 namespace {

@@ -15,8 +15,8 @@
 #include "common/model/gpt2.h"
 #include "common/parallel/divided_gpt2.h"
 #include "tools/bench/bench_report.h"
-#include "tools/bench/budget_report.h"
-#include "tools/bench/decode_report.h"
+#include "tools/bench/decode_bench.h"
+#include "tools/bench/step_budget.h"
 
 namespace stagegpt {
 namespace {

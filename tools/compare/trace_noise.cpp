@@ -1,4 +1,4 @@
-#include "tools/compare/adam_noise.h"
+#include "tools/compare/trace_noise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +7,17 @@
 #include "common/measure/relative_error.h"
 
 namespace stagegpt {
+namespace {
+
+// One key channel of one sequence: T elements, `stride` apart.
+void remove_mean(float* channel, std::int64_t T, std::int64_t stride) {
+  double sum = 0;
+  for (std::int64_t t = 0; t < T; ++t) sum += channel[t * stride];
+  const double mean = sum / static_cast<double>(T);
+  for (std::int64_t t = 0; t < T; ++t) channel[t * stride] = static_cast<float>(channel[t * stride] - mean);
+}
+
+}  // namespace
 
 void AdamNoise::add_gradients(const std::string& parameter, std::span<const float> actual,
                               std::span<const float> expected) {
@@ -40,6 +51,20 @@ void AdamNoise::remove_noise(const std::string& parameter, std::vector<float>& w
 double AdamNoise::allowance() const {
   constexpr double kGrowth = 10;
   return kGrowth * drift_;
+}
+
+void remove_softmax_invariant(std::string_view tensor, const std::vector<std::int64_t>& shape,
+                              std::vector<float>& values) {
+  const std::int64_t width = shape.back(), C = width / 3;
+  if (tensor.ends_with(".attn.c_attn.bias") && shape.size() == 1) {
+    std::fill(values.begin() + C, values.begin() + 2 * C, 0.0f);
+  } else if (tensor.starts_with("the output of h.") && tensor.ends_with(".attn.c_attn (linear)") &&
+             shape.size() == 3) {
+    const std::int64_t T = shape[1], sequence = T * width;
+    for (auto begin = values.begin(); begin != values.end(); begin += sequence) {
+      for (std::int64_t c = C; c < 2 * C; ++c) remove_mean(&begin[c], T, width);
+    }
+  }
 }
 
 }  // namespace stagegpt
