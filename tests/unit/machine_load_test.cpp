@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "common/system/cpu_quota.h"
 #include "common/system/system_files.h"
 #include "tools/bench/bench_report.h"
 #include "tools/bench/decode_bench.h"

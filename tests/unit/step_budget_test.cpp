@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "tools/bench/step_budget.h"
-
 namespace stagegpt::test {
 namespace {
 

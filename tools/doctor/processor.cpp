@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "common/base/error.h"
-#include "common/system/cpu_quota.h"
 #include "common/system/system_files.h"
 #include "stage0_serial/blas/openblas.h"
 

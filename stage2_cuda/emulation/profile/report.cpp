@@ -3,7 +3,7 @@
 
 #include <iostream>
 
-#include "common/app/standard_output.h"
+#include "common/app/command_line.h"
 #include "common/backend/op_observer.h"
 #include "common/base/error.h"
 #include "common/base/json.h"

@@ -1,15 +1,17 @@
-#include "common/io/byte_progress.h"
+#include "common/io/work_progress.h"
 
 #include <algorithm>
 #include <cstdio>
 
+#include "common/base/error.h"
+
 namespace stagegpt {
 
-void ByteProgress::at(Time now, std::int64_t done, std::int64_t total) {
-  constexpr double kSilent = 1, kInterval = 0.1, kPlainInterval = 10;
+void WorkProgress::at(Time now, std::int64_t done, std::int64_t total) {
+  constexpr double kSilent = 1, kPlainInterval = 10;
   const auto since = [&](Time then) { return std::chrono::duration<double>(now - then).count(); };
   const bool plain = since(plain_) >= kPlainInterval;
-  const bool due = since(shown_) >= kInterval || (done == total && shown_ != start_);
+  const bool due = since(shown_) >= interval_ || (done == total && shown_ != start_);
   if (since(start_) < kSilent || !due) return;
   shown_ = now;
   if (plain) plain_ = now;
@@ -25,6 +27,11 @@ std::string ByteProgress::line(std::int64_t done, std::int64_t total, double sec
                 static_cast<double>(done) / kMegabyte, static_cast<double>(total) / kMegabyte,
                 rate / kMegabyte, clock_time(static_cast<double>(total - done) / rate).c_str());
   return text;
+}
+
+std::string StepCounter::line(std::int64_t done, std::int64_t total, double seconds) const {
+  const double left = seconds / static_cast<double>(done) * static_cast<double>(total - done);
+  return concat(part_, ' ', done, '/', total, "  ETA ", clock_time(left));
 }
 
 }  // namespace stagegpt

@@ -1,6 +1,9 @@
-#include "common/app/profile_flags.h"
+#include "common/app/program_flags.h"
 
 #include <algorithm>
+
+#include "common/base/error.h"
+#include "common/comm/agreement.h"
 
 namespace stagegpt {
 namespace {
@@ -56,6 +59,47 @@ std::unique_ptr<Profile> ProfileFlags::make_profile(Timeline* timeline, RankGrou
                                                     Backend& backend) const {
   if (!file_) return nullptr;
   return std::make_unique<Profile>(*timeline, group, backend, ProfileConfig{*file_, range_, unit_});
+}
+
+void TokenizerFlags::add(CommandLine& command_line) {
+  command_line.choice("--tokenizer", choice_.kind, {"char", "word", "bpe", "gpt2"},
+                      "tokenizer (default: bpe, or the one in --tokenizer-path)");
+  command_line.text("--tokenizer-path", choice_.path,
+                    "existing tokenizer: tokenizer.json, GPT-2's two files, llm.c's file, or a directory "
+                    "that contains one of these");
+  command_line.integer("--vocab-size", choice_.vocab_size, 1, 1 << 24,
+                       concat("size of the vocabulary that is learnt from the text (default: bpe: a token "
+                              "for every 600 bytes, between ",
+                              kSmallestDefaultVocabSize, " and ", kLargestDefaultVocabSize,
+                              "; word: every word, at most ", kLargestDefaultVocabSize, ")"));
+  command_line.toggle("--parse-special-tokens", parse_special_,
+                      "read the names of special tokens in the text, such as <|endoftext|>, as tokens");
+  command_line.toggle("--any-bytes", any_bytes_, kAnyBytesHelp);
+}
+
+void WeightsFlag::add(CommandLine& command_line, const std::string& help) {
+  command_line.choice("--weights", name_, {"f32", "bf16", "int8"}, help);
+}
+
+DType WeightsFlag::matrices(const Machine& machine) const {
+  if (name_ == "int8") {
+    if (!machine.backend->reads_quantised_rows())
+      throw AgreedUserError("--weights: int8 is for stages 0 and 1; expected f32 or bf16");
+    return DType::i8;
+  }
+  return machine.activations == DType::bf16 || name_ == "bf16" ? DType::bf16 : DType::f32;
+}
+
+std::string WeightsFlag::name_on(const Machine& machine) const {
+  const DType matrices = this->matrices(machine);
+  return matrices == DType::i8 ? "int8" : name_of(matrices);
+}
+
+void WeightsFlag::narrow(Gpt2& model, const Machine& machine) const {
+  if (matrices(machine) == machine.activations) return;
+  model.narrow_matrices(matrices(machine));
+  machine.backend->release_free_memory();
+  machine.backend->forget_memory_peak();
 }
 
 }  // namespace stagegpt
