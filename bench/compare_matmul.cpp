@@ -15,14 +15,14 @@
 #include <vector>
 
 #include "common/app/command_line.h"
-#include "common/app/step_counter.h"
 #include "common/autograd/ops/linear.h"
 #include "common/base/json.h"
 #include "common/base/seconds_since.h"
 #include "common/comm/rank_group.h"
+#include "common/io/work_progress.h"
 #include "common/measure/machine_load.h"
 #include "common/measure/step_times.h"
-#include "common/profile/random_tensor.h"
+#include "common/profile/peak.h"
 #include "common/system/openmp_environment.h"
 #include "stage0_serial/blas/openblas.h"
 #include "stage0_serial/cpu_backend.h"

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "common/tensor/dtype.h"
+
 namespace stagegpt {
 
 // Throws std::runtime_error, which names the call, unless `code` is MPI_SUCCESS.
@@ -15,6 +17,23 @@ inline void check_mpi(int code, const char* call) {
   int length = 0;
   MPI_Error_string(code, reason, &length);
   throw std::runtime_error(std::string(call) + ": " + std::string(reason, static_cast<std::size_t>(length)));
+}
+
+// The MPI type of a tensor's elements.
+inline MPI_Datatype mpi_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return MPI_FLOAT;
+    case DType::f64:
+      return MPI_DOUBLE;
+    case DType::i32:
+      return MPI_INT32_T;
+    case DType::bf16:
+      return MPI_UINT16_T;
+    case DType::i8:
+      return MPI_INT8_T;
+  }
+  return MPI_DATATYPE_NULL;
 }
 
 }  // namespace stagegpt

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "stage1_mpi/mpi_check.h"
-#include "stage1_mpi/mpi_type.h"
 #include "stage1_mpi/ring.h"
 
 namespace stagegpt {

@@ -4,7 +4,6 @@
 
 #include "common/backend/ops/elementwise.h"
 #include "stage1_mpi/mpi_check.h"
-#include "stage1_mpi/mpi_type.h"
 
 namespace stagegpt {
 

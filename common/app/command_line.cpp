@@ -11,11 +11,11 @@
 #include <iostream>
 #include <new>
 #include <optional>
+#include <stdexcept>
 
+#include "common/app/configuration.h"
+#include "common/app/flag_values.h"
 #include "common/app/help_text.h"
-#include "common/app/removed_settings.h"
-#include "common/app/standard_output.h"
-#include "common/app/suggestion.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/io/file.h"
@@ -25,11 +25,6 @@
 
 namespace stagegpt {
 namespace {
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
 
 // Rewords messages of CLI11, such as "--steps: 1 required N missing".
 [[noreturn]] void refuse_values(const std::string& message) {
@@ -73,28 +68,16 @@ CLI::Option* CommandLine::option(const std::string& flag, const std::string& hel
 
 // A flag with a value: `parse` reads it from text, `is_right` says whether JSON is of its type.
 template <class T, class Parse>
-void CommandLine::add(const std::string& flag, T& value, const std::string& help, const std::string& type,
-                      std::string_view json_type, bool (*is_right)(const nlohmann::json&),
-                      const Parse& parse) {
-  option(flag, help, type, concat(value), [&value, parse](const std::string& text) { value = parse(text); });
-  add_key(
-      flag, [&value] { return Json(value); },
-      [&value, flag, parse, json_type, is_right](const nlohmann::json& json) {
-        value = parse(config_text(flag, json, is_right(json), json_type));
-      });
-}
-
-// Declares a flag whose value may be absent, which is null in a configuration.
-template <class T, class Parse>
-void CommandLine::add(const std::string& flag, std::optional<T>& value, const std::string& help,
+void CommandLine::add(const std::string& flag, FlagValue<T> value, const std::string& help,
                       const std::string& type, std::string_view json_type,
                       bool (*is_right)(const nlohmann::json&), const Parse& parse) {
-  option(flag, help, type, "", [&value, parse](const std::string& text) { value = parse(text); });
+  option(flag, help, type, value.is_optional() ? "" : concat(*value.get()),
+         [value, parse](const std::string& text) { value.set(parse(text)); });
   add_key(
-      flag, [&value] { return or_null(value); },
-      [&value, flag, parse, json_type, is_right](const nlohmann::json& json) {
-        value.reset();
-        if (!json.is_null()) value = parse(config_text(flag, json, is_right(json), json_type));
+      flag, [value] { return or_null(value.get()); },
+      [value, flag, parse, json_type, is_right](const nlohmann::json& json) {
+        if (value.is_optional() && json.is_null()) return value.clear();
+        value.set(parse(config_text(flag, json, is_right(json), json_type)));
       });
 }
 
@@ -108,81 +91,55 @@ namespace {
 bool is_number(const nlohmann::json& json) { return json.is_number(); }
 bool is_text(const nlohmann::json& json) { return json.is_string(); }
 
-auto integer_parser(const std::string& flag, std::int64_t min, std::int64_t max) {
-  return [=](const std::string& text) { return parse_integer(flag, text, min, max); };
-}
-auto real_parser(const std::string& flag, RealRule rule) {
-  return [=](const std::string& text) { return parse_real(flag, text, rule); };
-}
-auto text_parser(const std::string& flag) {
-  return [=](const std::string& text) { return not_empty(flag, text); };
-}
-auto choice_parser(const std::string& flag, const std::vector<std::string>& names) {
-  return [=](const std::string& text) { return one_of(flag, text, names); };
-}
-
 }  // namespace
 
-void CommandLine::integer(const std::string& flag, std::int64_t& value, std::int64_t min, std::int64_t max,
-                          const std::string& help) {
-  add(flag, value, help, "N", "a whole number", is_number, integer_parser(flag, min, max));
-}
-
-void CommandLine::real(const std::string& flag, double& value, RealRule rule, const std::string& help) {
-  add(flag, value, help, "X", "a number", is_number, real_parser(flag, rule));
-}
-
-void CommandLine::text(const std::string& flag, std::string& value, const std::string& help) {
-  add(flag, value, help, "PATH", "a text", is_text, text_parser(flag));
-}
-
-void CommandLine::choice(const std::string& flag, std::string& value, const std::vector<std::string>& names,
-                         const std::string& help) {
-  add(flag, value, help + ": " + joined(names), "NAME", "a text", is_text, choice_parser(flag, names));
-}
-
-void CommandLine::integer(const std::string& flag, std::optional<std::int64_t>& value, std::int64_t min,
+void CommandLine::integer(const std::string& flag, FlagValue<std::int64_t> value, std::int64_t min,
                           std::int64_t max, const std::string& help) {
-  add(flag, value, help, "N", "a whole number", is_number, integer_parser(flag, min, max));
+  add(flag, value, help, "N", "a whole number", is_number,
+      [=](const std::string& text) { return parse_integer(flag, text, min, max); });
 }
 
-void CommandLine::real(const std::string& flag, std::optional<double>& value, RealRule rule,
+void CommandLine::real(const std::string& flag, FlagValue<double> value, RealRule rule,
                        const std::string& help) {
-  add(flag, value, help, "X", "a number", is_number, real_parser(flag, rule));
+  add(flag, value, help, "X", "a number", is_number,
+      [=](const std::string& text) { return parse_real(flag, text, rule); });
 }
 
-void CommandLine::text(const std::string& flag, std::optional<std::string>& value, const std::string& help) {
-  add(flag, value, help, "PATH", "a text", is_text, text_parser(flag));
+void CommandLine::text(const std::string& flag, FlagValue<std::string> value, const std::string& help) {
+  add(flag, value, help, "PATH", "a text", is_text,
+      [=](const std::string& text) { return not_empty(flag, text); });
 }
 
-void CommandLine::choice(const std::string& flag, std::optional<std::string>& value,
+void CommandLine::choice(const std::string& flag, FlagValue<std::string> value,
                          const std::vector<std::string>& names, const std::string& help) {
-  add(flag, value, help + ": " + joined(names), "NAME", "a text", is_text, choice_parser(flag, names));
+  add(flag, value, help + ": " + joined(names), "NAME", "a text", is_text,
+      [=](const std::string& text) { return one_of(flag, text, names); });
 }
 
-void CommandLine::texts(const std::string& flag, std::vector<std::string>& values, const std::string& help) {
+CLI::Option* CommandLine::list(const std::string& flag, std::vector<std::string>& values,
+                               const std::string& help) {
   const auto add = [&values, flag](const std::vector<std::string>& texts) {
     for (const std::string& text : texts) values.push_back(not_empty(flag, text));
   };
-  app_->add_option_function<std::vector<std::string>>(flag, add, help)->type_name("PATH")->group(group_);
+  return app_->add_option_function<std::vector<std::string>>(flag, add, help)->group(group_);
+}
+
+void CommandLine::texts(const std::string& flag, std::vector<std::string>& values, const std::string& help) {
+  list(flag, values, help)->type_name("PATH");
 }
 
 void CommandLine::free_text(const std::string& flag, std::string& value, const std::string& help,
                             const char* type) {
-  add(flag, value, help, type, "a text", is_text, [](const std::string& text) { return text; });
+  add(flag, FlagValue(value), help, type, "a text", is_text, [](const std::string& text) { return text; });
 }
 
 void CommandLine::free_texts(const std::string& flag, std::vector<std::string>& values,
                              const std::string& help) {
-  const auto add = [&values, flag](const std::vector<std::string>& texts) {
-    for (const std::string& text : texts) values.push_back(not_empty(flag, text));
-  };
-  app_->add_option_function<std::vector<std::string>>(flag, add, help)
+  list(flag, values, help)
       ->expected(1)
       ->allow_extra_args(false)  // with it, brackets would be read as a list
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->type_name("TEXT")
-      ->group(group_);
+      ->type_name("TEXT");
 }
 
 void CommandLine::toggle(const std::string& flag, bool& value, const std::string& help) {
@@ -332,6 +289,13 @@ int run_program(const char* argv0, const std::function<int()>& body) {
   } catch (const std::exception& error) {
     std::cerr << name << ": " << printable(error.what()) << '\n';
     return exit_code_of(error);
+  }
+}
+
+void flush_output() {
+  std::cout.flush();
+  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw std::runtime_error("standard output cannot be written");
   }
 }
 

@@ -30,6 +30,23 @@ struct StageFlag {
   int stage;
 };
 
+// What a flag sets. An optional value is null in a configuration where it was not given.
+template <class T>
+class FlagValue {
+ public:
+  FlagValue(T& value) : value_(&value) {}
+  FlagValue(std::optional<T>& value) : optional_(&value) {}
+
+  bool is_optional() const { return optional_ != nullptr; }
+  std::optional<T> get() const { return is_optional() ? *optional_ : std::optional(*value_); }
+  void set(T value) const { is_optional() ? * optional_ = std::move(value) : * value_ = std::move(value); }
+  void clear() const { optional_->reset(); }
+
+ private:
+  T* value_ = nullptr;
+  std::optional<T>* optional_ = nullptr;
+};
+
 class CommandLine {
  public:
   // `program` is its name or path, of which --help shows the name. A program of a stage gives the stage's
@@ -52,14 +69,10 @@ class CommandLine {
   void footer(const std::string& text);
 
   // Each takes the value's present content as the default that --help shows.
-  void integer(const std::string& flag, std::int64_t& value, std::int64_t min, std::int64_t max,
+  void integer(const std::string& flag, FlagValue<std::int64_t> value, std::int64_t min, std::int64_t max,
                const std::string& help);
-  void integer(const std::string& flag, std::optional<std::int64_t>& value, std::int64_t min,
-               std::int64_t max, const std::string& help);
-  void real(const std::string& flag, double& value, RealRule rule, const std::string& help);
-  void real(const std::string& flag, std::optional<double>& value, RealRule rule, const std::string& help);
-  void text(const std::string& flag, std::string& value, const std::string& help);
-  void text(const std::string& flag, std::optional<std::string>& value, const std::string& help);
+  void real(const std::string& flag, FlagValue<double> value, RealRule rule, const std::string& help);
+  void text(const std::string& flag, FlagValue<std::string> value, const std::string& help);
   // One value or more after the flag, which may be repeated.
   void texts(const std::string& flag, std::vector<std::string>& values, const std::string& help);
   // Text of any kind; it may be empty. `type` is its name in --help: "PATH" for a file.
@@ -67,10 +80,8 @@ class CommandLine {
                  const char* type = "TEXT");
   // Texts that are not empty: one after the flag, which may be repeated.
   void free_texts(const std::string& flag, std::vector<std::string>& values, const std::string& help);
-  void choice(const std::string& flag, std::string& value, const std::vector<std::string>& names,
+  void choice(const std::string& flag, FlagValue<std::string> value, const std::vector<std::string>& names,
               const std::string& help);
-  void choice(const std::string& flag, std::optional<std::string>& value,
-              const std::vector<std::string>& names, const std::string& help);
   void toggle(const std::string& flag, bool& value, const std::string& help);
   // A value that may be left out: --flag alone gives "".
   void optional_text(const std::string& flag, std::optional<std::string>& value, const std::string& help);
@@ -101,11 +112,9 @@ class CommandLine {
  private:
   CLI::Option* option(const std::string& flag, const std::string& help, const std::string& type,
                       const std::string& default_value, std::function<void(const std::string&)> set);
+  CLI::Option* list(const std::string& flag, std::vector<std::string>& values, const std::string& help);
   template <class T, class Parse>
-  void add(const std::string& flag, T& value, const std::string& help, const std::string& type,
-           std::string_view json_type, bool (*is_right)(const nlohmann::json&), const Parse& parse);
-  template <class T, class Parse>
-  void add(const std::string& flag, std::optional<T>& value, const std::string& help, const std::string& type,
+  void add(const std::string& flag, FlagValue<T> value, const std::string& help, const std::string& type,
            std::string_view json_type, bool (*is_right)(const nlohmann::json&), const Parse& parse);
   void add_key(const std::string& flag, std::function<Json()> get,
                std::function<void(const nlohmann::json&)> set);
@@ -134,5 +143,9 @@ int exit_code_of(const std::exception& error);
 // Runs a program. Returns what `body` returns. An error that it throws is printed as one line on standard
 // error, and its exit_code_of() is returned.
 int run_program(const char* argv0, const std::function<int()>& body);
+
+// Writes out what std::cout and stdout still hold. Throws std::runtime_error where something could not be
+// written, now or before.
+void flush_output();
 
 }  // namespace stagegpt

@@ -10,6 +10,10 @@
 
 namespace stagegpt {
 
+// ", did you mean X?" for the flag that other programs call by the given name, or the name nearest to it
+// where one is near; else nothing.
+std::string suggestion(std::string_view given, const std::vector<std::string>& names);
+
 // Which numbers a flag takes, and how a message describes them.
 struct RealRule {
   bool (*accepts)(double);

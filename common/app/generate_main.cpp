@@ -3,22 +3,21 @@
 
 #include <iostream>
 
+#include "common/app/command_line.h"
 #include "common/app/line_reader.h"
-#include "common/app/profile_flags.h"
+#include "common/app/program_flags.h"
 #include "common/app/stage.h"
-#include "common/app/standard_output.h"
-#include "common/app/text_interrupt.h"
 #include "common/app/trained_model.h"
-#include "common/app/weights_flag.h"
 #include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/base/seconds_since.h"
 #include "common/checkpoint/model_file.h"
 #include "common/comm/agreement.h"
-#include "common/data/tokenizers/stream_decoder.h"
+#include "common/data/tokenizers/tokenizer.h"
 #include "common/data/utf8.h"
 #include "common/generation/generation.h"
 #include "common/generation/stop_strings.h"
+#include "common/system/stop_signals.h"
 
 namespace stagegpt {
 namespace {

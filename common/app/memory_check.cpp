@@ -165,6 +165,15 @@ void add_ignore_memory(CommandLine& command_line, bool& ignore) {
   command_line.toggle("--ignore-memory", ignore, "start even if more memory is needed than is available");
 }
 
+void add_adamw(CommandLine& command_line, AdamWConfig& adamw) {
+  command_line.real("--weight-decay", adamw.weight_decay, kNotNegative, "weight decay of matrices");
+  command_line.real("--beta1", adamw.beta1, kBelowOne, "AdamW's decay rate of the first moment");
+  command_line.real("--beta2", adamw.beta2, kBelowOne, "AdamW's decay rate of the second moment");
+  command_line.real("--eps", adamw.eps, kPositive,
+                    "AdamW's epsilon, added to the square root of the second moment");
+  command_line.real("--grad-clip", adamw.grad_clip, kNotNegative, "clip the gradient to this norm (0: off)");
+}
+
 void add_recompute(CommandLine& command_line, std::string& recompute) {
   command_line.choice("--recompute", recompute, {"none", "gelu", "block"},
                       "activations to compute again in the backward, which saves memory (gelu: the output of "

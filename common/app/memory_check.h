@@ -72,6 +72,9 @@ void require_evaluation_memory(const Gpt2Config& config, const EvaluationBatch& 
 // --ignore-memory.
 void add_ignore_memory(CommandLine& command_line, bool& ignore);
 
+// The flags of AdamW but for the learning rate.
+void add_adamw(CommandLine& command_line, AdamWConfig& adamw);
+
 // --recompute, for recompute_named().
 void add_recompute(CommandLine& command_line, std::string& recompute);
 

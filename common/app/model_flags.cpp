@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "common/app/suggestion.h"
+#include "common/app/flag_values.h"
 #include "common/checkpoint/model_file.h"
 #include "common/io/file.h"
 #include "common/model/presets.h"

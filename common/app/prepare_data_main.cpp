@@ -4,15 +4,15 @@
 #include <iostream>
 #include <thread>
 
-#include "common/app/data_flags.h"
+#include "common/app/program_flags.h"
 #include "common/base/error.h"
 #include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/data/find_files.h"
 #include "common/data/prepared_data.h"
 #include "common/data/text_source.h"
-#include "common/io/byte_progress.h"
-#include "common/io/hashed_file.h"
+#include "common/io/content_hash.h"
+#include "common/io/work_progress.h"
 
 namespace stagegpt {
 namespace {

@@ -3,7 +3,7 @@
 #include <iostream>
 #include <memory>
 
-#include "common/app/removed_settings.h"
+#include "common/app/configuration.h"
 #include "common/app/train_report.h"
 #include "common/app/training_grid.h"
 #include "common/comm/agreement.h"

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "common/app/profile_flags.h"
+#include "common/app/program_flags.h"
 #include "common/app/resume.h"
 #include "common/app/stage.h"
 #include "common/app/train_flags.h"

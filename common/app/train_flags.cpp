@@ -88,16 +88,7 @@ void TrainFlags::add(CommandLine& command_line) {
                       "decay of the learning rate (wsd: linear, in the last --decay-steps alone)");
   command_line.integer("--decay-steps", decay_steps_, 1, kMaxSteps,
                        "with --lr-schedule wsd: steps of the decay (default: a fifth of --steps)");
-  command_line.real("--weight-decay", options_.run.trainer.adamw.weight_decay, kNotNegative,
-                    "weight decay of matrices");
-  command_line.real("--beta1", options_.run.trainer.adamw.beta1, kBelowOne,
-                    "AdamW's decay rate of the first moment");
-  command_line.real("--beta2", options_.run.trainer.adamw.beta2, kBelowOne,
-                    "AdamW's decay rate of the second moment");
-  command_line.real("--eps", options_.run.trainer.adamw.eps, kPositive,
-                    "AdamW's epsilon, added to the square root of the second moment");
-  command_line.real("--grad-clip", options_.run.trainer.adamw.grad_clip, kNotNegative,
-                    "clip the gradient to this norm (0: off)");
+  add_adamw(command_line, options_.run.trainer.adamw);
   command_line.free_text(
       "--freeze", freeze_,
       "do not train the parameters whose names match one of these patterns, separated by commas: "

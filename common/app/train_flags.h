@@ -7,9 +7,8 @@
 #include <string>
 
 #include "common/app/command_line.h"
-#include "common/app/data_flags.h"
 #include "common/app/model_flags.h"
-#include "common/app/profile_flags.h"
+#include "common/app/program_flags.h"
 #include "common/data/corpus.h"
 #include "common/train/training_run_config.h"
 

@@ -2,15 +2,14 @@
 #include <iostream>
 
 #include "common/app/dry_run.h"
-#include "common/app/initial_weights.h"
-#include "common/app/run_files.h"
-#include "common/app/shared_corpus.h"
-#include "common/app/shared_task.h"
+#include "common/app/run_start.h"
 #include "common/app/train_call.h"
 #include "common/app/train_report.h"
 #include "common/app/training_grid.h"
 #include "common/app/training_sample.h"
 #include "common/comm/agreement.h"
+#include "common/data/choice_task.h"
+#include "common/data/corpus.h"
 #include "common/parallel/divided_gpt2.h"
 #include "common/system/stop_signals.h"
 #include "common/train/training_run.h"

@@ -12,11 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
 std::string why_no_validation(const TrainingRunConfig& run) {
   return concat("no validation (", run.eval_every == 0 ? "--eval-every" : "--val-fraction", " 0)");
 }

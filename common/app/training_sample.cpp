@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/comm/agreement.h"
-#include "common/data/tokenizers/stream_decoder.h"
+#include "common/data/tokenizers/tokenizer.h"
 #include "common/generation/generation.h"
 #include "common/system/stop_signals.h"
 

@@ -29,13 +29,7 @@ struct VerifyFlags {
     command_line.integer("--steps", steps, 0, 1000000,
                          "optimizer steps on the file's batch, after the comparison");
     command_line.real("--learning-rate", learning_rate, kPositive, "constant learning rate");
-    command_line.real("--weight-decay", adamw.weight_decay, kNotNegative, "weight decay of matrices");
-    command_line.real("--beta1", adamw.beta1, kBelowOne, "AdamW's decay rate of the first moment");
-    command_line.real("--beta2", adamw.beta2, kBelowOne, "AdamW's decay rate of the second moment");
-    command_line.real("--eps", adamw.eps, kPositive,
-                      "AdamW's epsilon, added to the square root of the second moment");
-    command_line.real("--grad-clip", adamw.grad_clip, kNotNegative,
-                      "clip the gradient to this norm (0: off)");
+    add_adamw(command_line, adamw);
     command_line.group("Run");
     command_line.toggle("--no-fused", no_fused, "run fused ops as sequences of primitive ones");
     command_line.toggle("--json", json, "print one JSON object instead of a table");

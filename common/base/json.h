@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,11 @@ std::uint64_t natural_number(const nlohmann::json& json, std::string_view what);
 
 // The message of an exception of nlohmann, in one line, without its error number.
 std::string json_message(const nlohmann::json::exception& error);
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
 
 // Returns read(), which extracts values from JSON. Throws UserError if a value is missing or has another
 // type.

@@ -11,7 +11,7 @@
 #include "common/checkpoint/tensor_files.h"
 #include "common/checkpoint/trainer_state.h"
 #include "common/data/tokenizers/tokenizer.h"
-#include "common/io/hashed_file.h"
+#include "common/io/content_hash.h"
 #include "common/model/gpt2.h"
 
 namespace stagegpt {

@@ -5,8 +5,6 @@
 namespace stagegpt {
 namespace {
 
-Json or_null(std::optional<std::int32_t> id) { return id ? Json(*id) : Json(); }
-
 // A size; `fallback` if the field is missing or null.
 std::int64_t size_field(const nlohmann::json& json, const char* name, std::int64_t max,
                         std::optional<std::int64_t> fallback = std::nullopt) {

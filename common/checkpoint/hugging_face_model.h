@@ -7,7 +7,7 @@
 
 #include "common/checkpoint/model_file.h"
 #include "common/data/tokenizers/tokenizer.h"
-#include "common/io/hashed_file.h"
+#include "common/io/content_hash.h"
 
 namespace stagegpt {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/io/hashed_file.h"
+#include "common/io/content_hash.h"
 
 namespace stagegpt {
 

@@ -19,8 +19,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/io/content_hash.h"
 #include "common/io/file.h"
-#include "common/io/hashed_file.h"
 #include "common/profile/timeline.h"
 
 namespace stagegpt {

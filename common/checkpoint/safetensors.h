@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/io/hashed_file.h"
+#include "common/io/content_hash.h"
 
 namespace stagegpt {
 

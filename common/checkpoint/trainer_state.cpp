@@ -99,8 +99,8 @@ std::string to_json_text(const TrainerState& state) {
                        {"of", data.of == TokenIdentity::Of::ids ? kIds : kShards},
                        {"xxh3_128", data.hash}}},
                      {"validation_xxh3_128", state.validation_hash},
-                     {"validation_loss", state.validation_loss ? Json(*state.validation_loss) : Json()},
-                     {"validation_tokens", state.validation_tokens ? Json(*state.validation_tokens) : Json()},
+                     {"validation_loss", or_null(state.validation_loss)},
+                     {"validation_tokens", or_null(state.validation_tokens)},
                      {"best_validation", state.best_validation ? to_json(*state.best_validation) : Json()}};
   return json.dump(2) + '\n';
 }
@@ -130,6 +130,15 @@ TrainerState parse_trainer_state(std::string_view text) {
       state.best_validation = parse_best_validation(*best);
     return state;
   });
+}
+
+BestValidation after_validation(const std::optional<BestValidation>& best, std::int64_t step, double loss,
+                                std::int64_t tokens) {
+  const bool first = !best || best->tokens != tokens || std::isnan(best->loss);
+  if (first || loss < best->loss) return {.loss = loss, .tokens = tokens, .step = step};
+  BestValidation same = *best;
+  ++same.worse;
+  return same;
 }
 
 }  // namespace stagegpt

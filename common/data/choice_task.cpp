@@ -4,8 +4,10 @@
 #include <string>
 
 #include "common/base/error.h"
+#include "common/comm/agreement.h"
 #include "common/data/choice_file.h"
 #include "common/data/utf8.h"
+#include "common/io/content_hash.h"
 #include "common/io/file.h"
 
 namespace stagegpt {
@@ -122,6 +124,18 @@ ChoiceTask load_choice_task(const std::filesystem::path& path, std::string_view 
     if (task.questions.empty()) user_error("the file has no questions");
     return task;
   });
+}
+
+ChoiceTask load_shared_choice_task(RankGroup& group, const std::filesystem::path& path, std::string_view flag,
+                                   const Tokenizer& tokenizer, std::int64_t block_size) {
+  ChoiceTask task;
+  std::string hash;
+  agree(group, [&] {
+    task = load_choice_task(path, flag, tokenizer, block_size);
+    if (group.size() > 1) hash = hash_of_text(MappedFile(path, flag).text());
+  });
+  require_same(group, {{std::string(flag), concat(path, " with hash ", hash)}});
+  return task;
 }
 
 }  // namespace stagegpt

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/comm/rank_group.h"
 #include "common/data/tokenizers/tokenizer.h"
 
 namespace stagegpt {
@@ -34,5 +35,10 @@ struct ChoiceTask {
 // UserError, which names `flag`, the file, and the line or question.
 ChoiceTask load_choice_task(const std::filesystem::path& path, std::string_view flag,
                             const Tokenizer& tokenizer, std::int64_t block_size);
+
+// load_choice_task() on every rank. What fails on one rank, fails on all, and they must have found the same
+// questions.
+ChoiceTask load_shared_choice_task(RankGroup& group, const std::filesystem::path& path, std::string_view flag,
+                                   const Tokenizer& tokenizer, std::int64_t block_size);
 
 }  // namespace stagegpt

@@ -8,14 +8,16 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/data/find_files.h"
 #include "common/data/prepared_data.h"
 #include "common/data/text_source.h"
+#include "common/data/token_shard.h"
 #include "common/data/tokenizers/load_tokenizer.h"
-#include "common/data/verify_shards.h"
-#include "common/io/byte_progress.h"
+#include "common/data/tokenizers/tokenizer_json.h"
 #include "common/io/content_hash.h"
+#include "common/io/work_progress.h"
 
 namespace stagegpt {
 namespace {
@@ -285,6 +287,19 @@ Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr
 Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads) {
   SingleProcess alone;
   return load_corpus(alone, config, corpus_tokenizer(config, threads), block_size, threads);
+}
+
+Corpus load_shared_corpus(RankGroup& group, const CorpusConfig& config, std::int64_t block_size,
+                          int threads) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  const std::string json = text_from_root(group, [&] {
+    tokenizer = corpus_tokenizer(config, threads);
+    return group.size() > 1 ? tokenizer_json(*tokenizer) : "";
+  });
+  agree(group, [&] {
+    if (!tokenizer) tokenizer = parse_tokenizer_json(parse_json(json));
+  });
+  return load_corpus(group, config, std::move(tokenizer), block_size, threads);
 }
 
 }  // namespace stagegpt

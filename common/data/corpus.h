@@ -51,4 +51,8 @@ Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr
 // Loads a corpus in one process, with the corpus's own tokenizer.
 Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads);
 
+// Rank 0 makes or loads the tokenizer and gives it to the others; then follows load_corpus(). What fails on
+// one rank, fails on all.
+Corpus load_shared_corpus(RankGroup& group, const CorpusConfig& config, std::int64_t block_size, int threads);
+
 }  // namespace stagegpt

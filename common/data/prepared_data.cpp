@@ -12,7 +12,7 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "common/io/hashed_file.h"
+#include "common/io/content_hash.h"
 
 namespace stagegpt {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "common/io/byte_progress.h"
+#include "common/io/work_progress.h"
 #include "common/system/stop_signals.h"
 
 namespace stagegpt {

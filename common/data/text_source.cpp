@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "common/base/error.h"
-#include "common/data/not_text.h"
+#include "common/base/json.h"
 #include "common/data/spool.h"
 #include "common/data/utf8.h"
 #include "common/system/stop_signals.h"
@@ -19,26 +19,63 @@ namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 18;
 
-// Repeats `call`, a read() or pread(), until `bytes` is full or the file ends. Returns the number of bytes
-// read.
-template <class Call>
-std::size_t read_fully(std::span<char> bytes, const std::string& path, const Call& call) {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t n = call(bytes.data() + done, bytes.size() - done, done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw std::runtime_error(concat("cannot read ", path, ": ", std::strerror(errno)));
-    if (n == 0) break;
-    done += static_cast<std::size_t>(n);
+// Whether each of the first two lines is an object.
+bool begins_as_json_lines(std::string_view begin) {
+  for (int line = 0; line < 2; ++line) {
+    const std::size_t end = begin.find('\n');
+    if (!begin.starts_with('{') || end == begin.npos || !nlohmann::json::accept(begin.substr(0, end)))
+      return false;
+    begin.remove_prefix(end + 1);
   }
-  return done;
+  return true;
+}
+
+// What a file is that begins with these bytes, and what to do with it ("a zip file; unpack it"), or why they
+// are no text: more than a hundredth is not UTF-8, or zero. Empty for a text.
+std::string kind_of_no_text(std::string_view begin) {
+  using namespace std::string_view_literals;
+  // Each escape ends with a string, because "\xfd7" would be one escape.
+  constexpr std::string_view kXz =
+      "\xFD"
+      "7zXZ\0"sv;
+  constexpr std::pair<std::string_view, const char*> kKinds[] = {
+      {"\x1F\x8B", "a gzip file; prepare_data unpacks it"},
+      {"PK\x03\x04", "a zip file; unpack it"},
+      {kXz, "an xz file; unpack it"},
+      {"\x28\xB5\x2F\xFD", "a zstd file; unpack it"},
+      {"\x93NUMPY", "an array of NumPy; convert it to a text"},
+      {"PAR1", "a Parquet file; convert it to a text"},
+      {"%PDF-", "a PDF file; convert it to a text"},
+      {"\xFF\xFE\0\0"sv, "UTF-32, not UTF-8; convert it"},
+      {"\0\0\xFE\xFF"sv, "UTF-32, not UTF-8; convert it"},
+      {"\xFF\xFE", "UTF-16, not UTF-8; convert it"},
+      {"\xFE\xFF", "UTF-16, not UTF-8; convert it"}};
+  for (const auto& [bytes, kind] : kKinds) {
+    if (begin.starts_with(bytes)) return kind;
+  }
+  if (begin.starts_with("BZh") && begin.substr(4).starts_with("1AY&SY")) return "a bzip2 file; unpack it";
+  if (begins_as_json_lines(begin))
+    return "JSON Lines; prepare_data takes the texts of a field of it with --text-field";
+  const auto zeros = static_cast<std::size_t>(std::ranges::count(begin, '\0'));
+  if (100 * zeros > begin.size())
+    return concat("no text: ", zeros, " of its first ", begin.size(), " bytes are zero; convert it");
+  begin = begin.substr(0, utf8_complete(begin));
+  std::size_t invalid = 0;
+  for (std::size_t at = 0; at < begin.size();) {
+    const std::size_t length = utf8_length(begin, at);
+    const std::size_t broken = length > 0 ? 0 : utf8_broken_length(begin, at);
+    invalid += broken;
+    at += length + broken;
+  }
+  if (100 * invalid <= begin.size()) return "";
+  return concat("no UTF-8: ", invalid, " of its first ", begin.size(),
+                " bytes belong to no character; convert it");
 }
 
 void require_text(const FileDescriptor& file, const std::string& path, const std::string& flag) {
-  std::string begin(kSeenOfText, '\0');
-  begin.resize(read_fully(begin, path, [&](char* at, std::size_t size, std::size_t done) {
-    return pread(file.get(), at, size, static_cast<off_t>(done));
-  }));
+  constexpr std::size_t kSeen = std::size_t{1} << 16;
+  std::string begin(kSeen, '\0');
+  begin.resize(read_at(file, 0, std::as_writable_bytes(std::span(begin)), path));
   if (const std::string kind = kind_of_no_text(begin); !kind.empty()) {
     user_error(flag, ": \"", path, "\" is ", kind, ", or take its bytes as they are with --any-bytes");
   }
@@ -143,10 +180,8 @@ bool BlockReader::read_more() {
   const auto most = static_cast<std::int64_t>(std::max(kBlockBytes, before));
   const auto wanted = static_cast<std::size_t>(std::clamp<std::int64_t>(end - read_, 0, most));
   rest_.resize(before + wanted);
-  const std::size_t done = read_fully(
-      std::span(rest_).subspan(before), file.path, [&](char* at, std::size_t size, std::size_t offset) {
-        return pread(file_.get(), at, size, document.begin + read_ + static_cast<std::int64_t>(offset));
-      });
+  const std::span added = std::as_writable_bytes(std::span(rest_)).subspan(before);
+  const std::size_t done = read_at(file_, document.begin + read_, added, file.path);
   const bool changed = !file.spooled.is_open() && file_identity(file.path, source_.flag()) != file.identity;
   if (done < wanted || changed) {
     user_error(source_.flag(), ": \"", file.path, "\" has changed while it was read");

@@ -25,7 +25,7 @@ struct TextFormat {
   // packed is unpacked.
   std::optional<std::filesystem::path> spool_directory = std::nullopt;
   std::string text_field = {};  // files are JSON Lines, with a text in this field; needs a spool directory
-  bool any_bytes = false;       // whether files may be no text (not_text.h)
+  bool any_bytes = false;       // whether files may be no text
 };
 
 class TextSource {

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
+#include <string>
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/comm/agreement.h"
 #include "common/io/content_hash.h"
 #include "common/system/stop_signals.h"
 
@@ -39,6 +42,33 @@ std::span<const T> tokens_in(std::span<const std::byte> bytes) {
 template <class Use>
 void with_tokens(std::span<const std::byte> bytes, int token_bytes, const Use& use) {
   token_bytes == 2 ? use(tokens_in<std::uint16_t>(bytes)) : use(tokens_in<std::uint32_t>(bytes));
+}
+
+// The hash of the file, then the hashes of the blocks as they are in memory.
+std::string to_message(const ShardContent& content) {
+  const std::span hashes = std::as_bytes(std::span(content.block_hashes));
+  return content.hash + std::string(reinterpret_cast<const char*>(hashes.data()), hashes.size());
+}
+
+ShardContent from_message(const std::string& message) {
+  constexpr std::size_t kHash = 32;  // hexadecimal digits
+  ShardContent content;
+  content.hash = message.substr(0, kHash);
+  content.block_hashes.resize((message.size() - kHash) / sizeof(std::uint64_t));
+  std::memcpy(content.block_hashes.data(), message.data() + kHash, message.size() - kHash);
+  return content;
+}
+
+// The number of shards and their sizes, as text.
+std::string sizes_of(const std::vector<std::shared_ptr<TokenShard>>& shards) {
+  std::int64_t tokens = 0;
+  std::string sizes;
+  for (const auto& shard : shards) {
+    tokens += shard->size();
+    sizes += concat(shard->size(), ' ');
+  }
+  return concat(shards.size(), " shards of ", tokens, " tokens, with hash ", hash_of_text(sizes),
+                " of their sizes");
 }
 
 }  // namespace
@@ -172,6 +202,27 @@ void TokenShardWriter::finish() {
   file_.rewind();
   file_.write(std::as_bytes(std::span(header)));
   file_.sync();
+}
+
+void verify_shards(RankGroup& group, const std::vector<std::shared_ptr<TokenShard>>& shards,
+                   std::int64_t vocab_size, const char* flag) {
+  require_same(group, {{flag, sizes_of(shards)}});
+  const auto owner = [&](std::size_t shard) {
+    return static_cast<int>(shard % static_cast<std::size_t>(group.size()));
+  };
+  std::vector<ShardContent> contents(shards.size());
+  agree(group, [&] {
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      if (owner(i) == group.rank()) contents[i] = shards[i]->verify(vocab_size);
+    }
+  });
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    if (group.size() > 1)
+      contents[i] = from_message(broadcast_text(group, to_message(contents[i]), owner(i)));
+  }
+  agree(group, [&] {
+    for (std::size_t i = 0; i < shards.size(); ++i) shards[i]->expect(std::move(contents[i]));
+  });
 }
 
 }  // namespace stagegpt

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <new>
 
+#include "common/base/json.h"
 #include "common/io/file.h"
 
 namespace stagegpt {
@@ -39,6 +40,38 @@ std::string hash_of_file(const std::filesystem::path& path) {
   ContentHash hash;
   read_blocks(path, PageCache::use, [&](std::span<const std::byte> block) { hash.add(block); });
   return hash.hexadecimal();
+}
+
+void HashedFile::write(std::span<const std::byte> bytes) {
+  file_.write(bytes);
+  hash_.add(bytes);
+  bytes_ += bytes.size();
+}
+
+FileEntry HashedFile::finish() {
+  file_.sync();
+  return {path_.filename(), bytes_, hash_.hexadecimal()};
+}
+
+FileEntry write_hashed(const std::filesystem::path& path, std::string_view text) {
+  HashedFile file(path);
+  file.write(text);
+  return file.finish();
+}
+
+FileEntry file_entry(const std::filesystem::path& path, PageCache cache, const Heartbeat& beat) {
+  ContentHash hash;
+  std::uint64_t bytes = 0;
+  read_blocks(path, cache, [&](std::span<const std::byte> block) {
+    hash.add(block);
+    bytes += block.size();
+    beat();
+  });
+  return {path.filename(), bytes, hash.hexadecimal()};
+}
+
+Json to_json(const FileEntry& entry) {
+  return {{"file", entry.file}, {"bytes", entry.bytes}, {"xxh3_128", entry.xxh3_128}};
 }
 
 }  // namespace stagegpt

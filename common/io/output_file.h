@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <future>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "common/io/file.h"
 
@@ -46,6 +48,24 @@ class OutputFile {
   std::size_t filled_ = 0;  // bytes in filling_
   // Ready when writing_ has been written. The last member, because its destructor waits for that write.
   std::future<void> write_done_;
+};
+
+// A log file to which a long job appends. Write errors, such as a full disk, do not end the job.
+class AppendFile {
+ public:
+  // Opens a file for appending, or creates it. Throws std::runtime_error that names it.
+  explicit AppendFile(const std::filesystem::path& path);
+
+  // Appends bytes. Returns false if not all of them could be written now, for example on a full disk; errno
+  // has the reason. The rest is kept and written by the next call.
+  bool add(std::string_view bytes);
+  // Returns when all bytes are on the disk. Throws std::runtime_error if they cannot be written.
+  void sync();
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor file_;
+  std::string unwritten_;
 };
 
 }  // namespace stagegpt

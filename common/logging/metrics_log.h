@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "common/base/json_fwd.h"
-#include "common/io/append_file.h"
+#include "common/io/output_file.h"
 
 namespace stagegpt {
 

@@ -1,6 +1,7 @@
 // What a training step reports.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -15,6 +16,17 @@ struct PhaseSeconds {
 
   double total() const { return data + forward + backward + communication + optimizer; }
 };
+
+struct StepPhase {
+  const char* name;
+  double PhaseSeconds::*seconds;
+};
+inline constexpr std::array kStepPhases =
+    std::to_array<StepPhase>({{"data", &PhaseSeconds::data},
+                              {"forward", &PhaseSeconds::forward},
+                              {"backward", &PhaseSeconds::backward},
+                              {"communication", &PhaseSeconds::communication},
+                              {"optimizer", &PhaseSeconds::optimizer}});
 
 struct StepReport {
   std::int64_t step = 0;  // counts from 0

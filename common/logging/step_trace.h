@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/heartbeat.h"
@@ -13,6 +15,25 @@
 #include "common/model/parameters.h"
 
 namespace stagegpt {
+
+// Readable names: "the weight h.3.mlp.c_fc.weight", "the output of h.3.mlp.c_fc (linear)", "the output of
+// attention, after h.3.attn.c_attn".
+std::string weight_name(const Parameter& parameter);
+std::string gradient_name(const Parameter& parameter);
+
+// Names of the outputs of a forward pass.
+class OutputNames {
+ public:
+  // The table is borrowed.
+  explicit OutputNames(const ParameterTable& table) : table_(table) {}
+
+  // The names of the outputs of an op. Must be called for all ops in the order in which they run.
+  std::vector<std::string> of(std::string_view op, std::span<const Var> inputs, std::size_t outputs);
+
+ private:
+  const ParameterTable& table_;
+  std::string last_layer_ = "nothing";
+};
 
 // The output of an op of a forward pass, in host memory.
 struct TracedOutput {

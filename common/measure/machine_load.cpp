@@ -14,7 +14,6 @@
 
 #include "common/base/json.h"
 #include "common/comm/agreement.h"
-#include "common/system/cpu_quota.h"
 #include "common/system/system_files.h"
 
 namespace stagegpt {

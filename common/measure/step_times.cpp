@@ -20,19 +20,14 @@ double Samples::quantile(double q) const {
 }
 
 void PhaseTimes::add(const PhaseSeconds& step) {
-  data_.add(kMilliseconds * step.data);
-  forward_.add(kMilliseconds * step.forward);
-  backward_.add(kMilliseconds * step.backward);
-  communication_.add(kMilliseconds * step.communication);
-  optimizer_.add(kMilliseconds * step.optimizer);
+  for (std::size_t i = 0; i < ms_.size(); ++i) ms_[i].add(kMilliseconds * step.*kStepPhases[i].seconds);
 }
 
 PhaseSeconds PhaseTimes::median() const {
-  return {.data = data_.median() / kMilliseconds,
-          .forward = forward_.median() / kMilliseconds,
-          .backward = backward_.median() / kMilliseconds,
-          .communication = communication_.median() / kMilliseconds,
-          .optimizer = optimizer_.median() / kMilliseconds};
+  PhaseSeconds median;
+  for (std::size_t i = 0; i < ms_.size(); ++i)
+    median.*kStepPhases[i].seconds = ms_[i].median() / kMilliseconds;
+  return median;
 }
 
 void OpTimes::add(const std::vector<Profiler::Entry>& step) {

@@ -2,6 +2,7 @@
 // take many times as long as the others.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -32,7 +33,7 @@ class PhaseTimes {
   PhaseSeconds median() const;
 
  private:
-  Samples data_, forward_, backward_, communication_, optimizer_;
+  std::array<Samples, kStepPhases.size()> ms_;
 };
 
 // For each op, the total time of its calls in a step.

@@ -25,17 +25,8 @@ double LrSchedule::at(std::int64_t step) const {
 }
 
 std::string_view name_of(LrSchedule::Kind kind) {
-  switch (kind) {
-    case LrSchedule::Kind::cosine:
-      return "cosine";
-    case LrSchedule::Kind::linear:
-      return "linear";
-    case LrSchedule::Kind::constant:
-      return "constant";
-    case LrSchedule::Kind::wsd:
-      return "wsd";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"cosine", "linear", "constant", "wsd"};
+  return kNames[static_cast<int>(kind)];
 }
 
 std::optional<LrSchedule::Kind> lr_schedule_named(std::string_view name) {

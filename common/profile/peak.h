@@ -11,6 +11,10 @@
 
 namespace stagegpt {
 
+// Random operands for measuring GEMM: f32, uniform in [-0.5, 0.5), with period 65536; each `which` gives
+// other numbers. Equal elements would be misleading: some processors compute faster with them.
+Tensor random_tensor(Backend& backend, Shape shape, std::uint32_t which = 0);
+
 struct Peak {
   double flops_per_second = 0;
   std::string name;  // "measured GEMM 2048" (rows); "NVIDIA H200, TF32, data sheet"

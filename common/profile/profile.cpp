@@ -1,6 +1,7 @@
 #include "common/profile/profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <numeric>
@@ -8,11 +9,34 @@
 #include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/io/file.h"
-#include "common/io/result_file.h"
 #include "common/profile/trace_events.h"
 
 namespace stagegpt {
 namespace {
+
+constexpr int kRoundTrips = 50;
+
+void answer(RankGroup& group, int rank, const std::function<std::int64_t()>& now) {
+  for (int i = 0; i < kRoundTrips; ++i) {
+    std::int64_t time = 0;
+    group.receive(std::as_writable_bytes(std::span(&time, 1)), rank);
+    time = now();
+    group.send(std::as_bytes(std::span(&time, 1)), rank);
+  }
+}
+
+ClockOffset ask(RankGroup& group, const std::function<std::int64_t()>& now) {
+  ClockOffset best{.error = std::numeric_limits<std::int64_t>::max()};
+  for (int i = 0; i < kRoundTrips; ++i) {
+    const std::int64_t begin = now();
+    std::int64_t time = begin;
+    group.send(std::as_bytes(std::span(&time, 1)), 0);
+    group.receive(std::as_writable_bytes(std::span(&time, 1)), 0);
+    const std::int64_t trip = now() - begin, error = (trip + 1) / 2;
+    if (error < best.error) best = {begin + trip / 2, time - (begin + trip / 2), error};
+  }
+  return best;
+}
 
 namespace fs = std::filesystem;
 
@@ -42,6 +66,65 @@ bool is_profile(const fs::path& file) {
 }
 
 }  // namespace
+
+ClockOffset measure_clock_offset(RankGroup& group, const std::function<std::int64_t()>& now) {
+  ClockOffset own{.at = now()};
+  for (int rank = 1; rank < group.size(); ++rank) {
+    if (group.is_root()) answer(group, rank, now);
+    if (group.rank() == rank) own = ask(group, now);
+  }
+  return own;
+}
+
+std::int64_t time_of_root(std::int64_t t, const ClockOffset& first, const ClockOffset& last) {
+  if (last.at <= first.at) return t + first.offset;
+  const double share = static_cast<double>(t - first.at) / static_cast<double>(last.at - first.at);
+  const auto change = static_cast<double>(last.offset - first.offset);
+  return t + first.offset + std::llround(std::clamp(share, 0.0, 1.0) * change);
+}
+
+OpTimeline::OpTimeline(Backend& backend, Timeline& timeline, WorkTimer* timer)
+    : OpObserver(backend), timeline_(timeline), timer_(timer) {
+  if (timer_ == nullptr) return;
+  constexpr std::size_t kUsual = 4096;  // ops of a step
+  launched_.reserve(kUsual);
+  backend.synchronize();
+  timer_->mark();
+  first_mark_ = Timeline::now();
+}
+
+void OpTimeline::around(const OpCall& op, const std::function<void()>& kernel) {
+  TimelineSpan span{.name = op.name, .kind = SpanKind::op, .work = op.work};
+  for (const Tensor* tensor : op.operands) {
+    if (tensor->defined() && span.n_shapes < TimelineSpan::kMaxShapes)
+      span.shapes[span.n_shapes++] = tensor->shape();
+  }
+  if (timer_ != nullptr) timer_->mark();
+  timeline_.begin_range(op.name);
+  span.begin = Timeline::now();
+  kernel();
+  span.end = Timeline::now();
+  timeline_.end_range();
+  if (timer_ != nullptr) {
+    timer_->mark();
+    launched_.push_back(span);
+    launched_.back().kind = SpanKind::device;
+    span.work = {};  // its time is that of the launches
+  }
+  timeline_.add(span);
+}
+
+void OpTimeline::finish() {
+  if (timer_ == nullptr) return;
+  const std::vector<double> seconds = timer_->take_intervals();  // alternately a pause and an op
+  double time = 0;
+  const auto after = [&](double interval) { return first_mark_ + std::llround(1e9 * (time += interval)); };
+  for (std::size_t i = 0; i < launched_.size(); ++i) {
+    launched_[i].begin = after(seconds[2 * i]);
+    launched_[i].end = after(seconds[2 * i + 1]);
+    timeline_.add(launched_[i]);
+  }
+}
 
 void Profile::step(std::int64_t number, const std::function<void()>& body) {
   const StepRange& steps = config_.steps;

@@ -32,24 +32,9 @@ std::string row_name(int row) {
 }
 
 const char* category(SpanKind kind) {
-  switch (kind) {
-    case SpanKind::step:
-      return "step";
-    case SpanKind::phase:
-      return "phase";
-    case SpanKind::op:
-      return "op";
-    case SpanKind::message:
-    case SpanKind::collective:
-      return "communication";
-    case SpanKind::data:
-      return "data";
-    case SpanKind::checkpoint:
-      return "checkpoint";
-    case SpanKind::device:
-      return "device";
-  }
-  return "";
+  constexpr const char* kNames[] = {"step",          "phase", "op",         "communication",
+                                    "communication", "data",  "checkpoint", "device"};
+  return kNames[static_cast<int>(kind)];
 }
 
 double microseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3; }

@@ -10,6 +10,10 @@ static_assert(std::atomic<bool>::is_always_lock_free, "set by a signal handler")
 
 extern "C" void note_signal(int) { stop_requested = true; }
 
+volatile std::sig_atomic_t interrupted = 0;
+
+extern "C" void note_interrupt(int) { interrupted = 1; }
+
 }  // namespace
 
 StopSignals::StopSignals(std::initializer_list<int> signals) {
@@ -38,5 +42,18 @@ bool StopSignals::requested() { return stop_requested; }
 void StopSignals::throw_if_requested() {
   if (requested()) throw Stopped();
 }
+
+TextInterrupt::TextInterrupt() {
+  interrupted = 0;
+  struct sigaction action {};
+  action.sa_handler = note_interrupt;
+  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &before_);
+}
+
+TextInterrupt::~TextInterrupt() { sigaction(SIGINT, &before_, nullptr); }
+
+bool TextInterrupt::requested() { return interrupted != 0; }
 
 }  // namespace stagegpt

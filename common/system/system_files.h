@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace stagegpt {
 
@@ -10,5 +12,10 @@ namespace stagegpt {
 std::string system_file(const std::filesystem::path& path);
 // A file of the control group (version 2) that this process is in, or of the container's own.
 std::string cgroup_file(const std::string& name);
+
+// How many cores the control group (container) of this process may use; nothing where there is no limit.
+std::optional<double> cpu_quota();
+// The quota in a control group's cpu.max, "200000 100000": 2 cores. Nothing for "max 100000".
+std::optional<double> parse_cpu_quota(std::string_view cpu_max);
 
 }  // namespace stagegpt

@@ -2,13 +2,17 @@
 // parameters are in these arenas.
 #pragma once
 
+#include <filesystem>
 #include <vector>
 
 #include "common/checkpoint/parameter_values.h"
 #include "common/checkpoint/piece_stream.h"
+#include "common/checkpoint/trainer_state.h"
+#include "common/data/corpus.h"
 #include "common/model/language_model.h"
 #include "common/optim/adamw.h"
 #include "common/parallel/grid.h"
+#include "common/train/trainer_config.h"
 
 namespace stagegpt {
 
@@ -24,5 +28,11 @@ OwnedArena gradient_arena(const Grid& grid, const LanguageModel& model, const Ad
 // collective call; an error of `values` on one rank is thrown on all.
 void load_moments(Backend& backend, const Grid& grid, const LanguageModel& model, const AdamW& optimizer,
                   const MomentValues& values);
+
+// Reads it. Throws UserError, naming the flag, unless a run with these settings, on these tokens, can
+// continue from it. Prints a note if the validation tokens are others; then the best loss is no number, and
+// the next one is better.
+TrainerState read_resumed_state(const std::filesystem::path& checkpoint, const TrainerConfig& config,
+                                const Corpus& corpus);
 
 }  // namespace stagegpt

@@ -45,9 +45,18 @@ std::string CheckpointSaver::save(RunDirectory* directory, const std::vector<Own
     const ParameterTable table = gpt2_parameter_table(model_.config());
     PieceStream stream(group_, backend_, placed_in_parts(table, grid_), arenas);
     std::vector<FileEntry> files;
-    stream.run([&] { files = write(temporary, stream, state); });
+    stream.run([&] {
+      constexpr std::size_t kWeights = 0, kFirstMoment = 1, kSecondMoment = 2;  // as in checkpoint_arenas()
+      const Recorded span(timeline_, "write files", SpanKind::phase);
+      files = write_checkpoint(
+          temporary, model_.config(),
+          {stream.values(kWeights), {stream.values(kFirstMoment), stream.values(kSecondMoment)}}, tokenizer_,
+          state, [this] { group_.beat(); });
+    });
     on_root(group_, [&] {
-      const fs::path path = commit(*directory, state.step, files);
+      const Recorded span(timeline_, "commit", SpanKind::phase);
+      const fs::path path = directory->commit_checkpoint(state.step, files);
+      directory->prune(keep_);
       note = checkpoint_note(path, files, seconds_since(start));
     });
   } catch (...) {
@@ -55,24 +64,6 @@ std::string CheckpointSaver::save(RunDirectory* directory, const std::vector<Own
     throw;
   }
   return note;
-}
-
-std::vector<FileEntry> CheckpointSaver::write(const fs::path& temporary, PieceStream& stream,
-                                              const TrainerState& state) const {
-  constexpr std::size_t kWeights = 0, kFirstMoment = 1, kSecondMoment = 2;  // as in checkpoint_arenas()
-  const Recorded span(timeline_, "write files", SpanKind::phase);
-  return write_checkpoint(
-      temporary, model_.config(),
-      {stream.values(kWeights), {stream.values(kFirstMoment), stream.values(kSecondMoment)}}, tokenizer_,
-      state, [this] { group_.beat(); });
-}
-
-fs::path CheckpointSaver::commit(RunDirectory& directory, std::int64_t step,
-                                 const std::vector<FileEntry>& files) const {
-  const Recorded span(timeline_, "commit", SpanKind::phase);
-  fs::path path = directory.commit_checkpoint(step, files);
-  directory.prune(keep_);
-  return path;
 }
 
 }  // namespace stagegpt

@@ -26,12 +26,6 @@ class CheckpointSaver {
   std::string save(RunDirectory* directory, const std::vector<OwnedArena>& arenas, const TrainerState& state);
 
  private:
-  std::vector<FileEntry> write(const std::filesystem::path& temporary, PieceStream& stream,
-                               const TrainerState& state) const;
-  // Returns the checkpoint's directory.
-  std::filesystem::path commit(RunDirectory& directory, std::int64_t step,
-                               const std::vector<FileEntry>& files) const;
-
   Grid grid_;
   RankGroup& group_;  // of all ranks
   Backend& backend_;

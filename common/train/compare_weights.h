@@ -3,9 +3,11 @@
 // would otherwise remain unnoticed.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "common/comm/agreement.h"
+#include "common/comm/communicator.h"
 #include "common/model/parameters.h"
 
 namespace stagegpt {
@@ -22,5 +24,14 @@ class WeightsDiffer final : public AgreedFailure {
 // throw AgreedFailure. The weights must be up to date (GradientSync::gather_weights()).
 void require_same_weights(RankGroup& group, Backend& backend, const Parameters& parameters,
                           const std::string& when, int tensor_ranks = 1, int stages = 1);
+
+// Draws random weights (Parameters::initialize): each rank draws a slice, then the ranks exchange their
+// slices. The bits are those of one process. Throws as broadcast_weights() does, and Stopped if a signal has
+// been received.
+void draw_weights(Communicator& communicator, Backend& backend, Parameters& parameters, std::uint64_t seed,
+                  int threads);
+
+// Broadcasts the weights of rank 0, then compares the weights of all ranks with require_same_weights().
+void broadcast_weights(Communicator& communicator, Backend& backend, Parameters& parameters);
 
 }  // namespace stagegpt

@@ -3,13 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "common/logging/step_trace.h"
-#include "common/logging/tensor_names.h"
 #include "common/model/language_model.h"
 #include "common/parallel/grid.h"
+#include "common/train/trainer.h"
 
 namespace stagegpt {
 
@@ -59,5 +60,11 @@ class ForwardOutputs {
   std::int64_t B_ = 0, T_ = 0;
   std::vector<Part> parts_;
 };
+
+// One step that is written to a file (--trace-steps), with the outputs of its first forward pass, its
+// gradients and the weights after it. A collective call; rank 0 writes to `directory`, which it creates.
+// `layers` may be null.
+StepReport traced_step(Trainer& trainer, const Grid& grid, Backend& backend, const LanguageModel& model,
+                       LayerWatch* layers, const std::filesystem::path& directory);
 
 }  // namespace stagegpt

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "common/base/seconds_since.h"
-#include "common/train/early_stopping.h"
+#include "common/checkpoint/trainer_state.h"
 
 namespace stagegpt {
 namespace {

@@ -10,11 +10,9 @@ namespace {
 constexpr double kMilliseconds = 1e3;
 
 std::vector<Scalar> milliseconds(const PhaseSeconds& seconds) {
-  return {{"data", kMilliseconds * seconds.data},
-          {"forward", kMilliseconds * seconds.forward},
-          {"backward", kMilliseconds * seconds.backward},
-          {"communication", kMilliseconds * seconds.communication},
-          {"optimizer", kMilliseconds * seconds.optimizer}};
+  std::vector<Scalar> all;
+  for (const auto& [name, phase] : kStepPhases) all.push_back({name, kMilliseconds * seconds.*phase});
+  return all;
 }
 
 // Times of a run with several ranks.

@@ -8,10 +8,10 @@
 
 #include "common/base/json_fwd.h"
 #include "common/logging/step_report.h"
-#include "common/logging/tensorboard_records.h"
+#include "common/logging/tensorboard_log.h"
 #include "common/train/choices.h"
+#include "common/train/evaluate.h"
 #include "common/train/layer_watch.h"
-#include "common/train/validation.h"
 
 namespace stagegpt {
 

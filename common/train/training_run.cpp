@@ -9,8 +9,7 @@
 #include "common/system/stop_signals.h"
 #include "common/train/checkpoint_arenas.h"
 #include "common/train/compare_weights.h"
-#include "common/train/resumed_state.h"
-#include "common/train/traced_step.h"
+#include "common/train/forward_outputs.h"
 
 namespace stagegpt {
 

@@ -7,13 +7,13 @@
 #include <string>
 
 #include "common/checkpoint/run_directory.h"
+#include "common/checkpoint/trainer_state.h"
 #include "common/profile/peak.h"
 #include "common/profile/profile.h"
 #include "common/train/choices.h"
-#include "common/train/early_stopping.h"
-#include "common/train/non_finite_steps.h"
+#include "common/train/evaluate.h"
+#include "common/train/non_finite.h"
 #include "common/train/trainer_config.h"
-#include "common/train/validation.h"
 
 namespace stagegpt {
 

@@ -1,5 +1,6 @@
-// The barriers of compute capability 9.0: mbarriers, on which copies of the copy engine complete, and named
-// barriers. What the emulator checks of them is in stage2_cuda/hopper.h.
+// What a block waits for. Barriers of compute capability 9.0: mbarriers, on which copies of the copy engine
+// complete, and named barriers; then the asynchronous copies of 8.0. What the emulator checks of them is in
+// stage2_cuda/hopper.h.
 #pragma once
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "stage2_cuda/emulation/shared_memory.h"
 #include "stage2_cuda/emulation/thread.h"
 
 namespace stagegpt::gpu::emulation {
@@ -89,6 +91,30 @@ class Barriers {
 
   std::vector<MBarrier> barriers_;
   std::array<Named, 16> named_;
+};
+
+// Asynchronous copies from device memory to shared memory. On a GPU the elements change at some time between
+// the copy's call and the end of cp_async_wait_all. Here they change in cp_async_wait_all, and until then
+// every access to them is an error.
+constexpr std::size_t kCopyBytes = 16;
+
+class AsyncCopies {
+ public:
+  // Begins a copy of `bytes` for the running thread. Throws KernelError.
+  void begin(const SharedSpan& array, std::int64_t i, const std::array<std::byte, kCopyBytes>& bytes);
+  // Ends all copies of the running thread.
+  void wait();
+
+  bool has_copies(const Thread& thread) const { return !of_thread_[thread.number].empty(); }
+  void forget_all();
+
+ private:
+  struct Copy {
+    SharedSpan array;
+    std::int64_t i;
+    std::array<std::byte, kCopyBytes> bytes;
+  };
+  std::array<std::vector<Copy>, kMaxBlockThreads> of_thread_;
 };
 
 }  // namespace stagegpt::gpu::emulation

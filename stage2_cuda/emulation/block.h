@@ -9,14 +9,13 @@
 #include <cstring>
 #include <exception>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "common/base/error.h"
-#include "stage2_cuda/emulation/async_copies.h"
 #include "stage2_cuda/emulation/barriers.h"
 #include "stage2_cuda/emulation/fibers.h"
-#include "stage2_cuda/emulation/kernel_error.h"
 #include "stage2_cuda/emulation/launch_observer.h"
 #include "stage2_cuda/emulation/memory_faults.h"
 #include "stage2_cuda/emulation/products.h"
@@ -24,6 +23,17 @@
 #include "stage2_cuda/emulation/shared_memory.h"
 #include "stage2_cuda/emulation/thread.h"
 #include "stage2_cuda/emulation/tiles.h"
+
+namespace stagegpt::gpu {
+
+// An error in a kernel or in a launch, found by the emulator. The message names the kernel and, if the error
+// is in a thread, its block and thread index.
+class KernelError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace stagegpt::gpu
 
 namespace stagegpt::gpu::emulation {
 

@@ -8,7 +8,7 @@
 
 #include "stage2_cuda/emulation/launch.h"
 #include "stage2_cuda/emulation/products.h"
-#include "stage2_cuda/emulation/swizzle.h"
+#include "stage2_cuda/emulation/tiles.h"
 
 #define STAGEGPT_SHARED_STRUCT(type, name)                                                                   \
   static constexpr ::stagegpt::gpu::emulation::SharedDeclaration stagegpt_##name##_declaration{#name, 4, 0}; \

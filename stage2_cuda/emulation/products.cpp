@@ -6,7 +6,7 @@
 
 #include "common/tensor/half_floats.h"
 #include "stage2_cuda/emulation/block.h"
-#include "stage2_cuda/emulation/swizzle.h"
+#include "stage2_cuda/emulation/tiles.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {

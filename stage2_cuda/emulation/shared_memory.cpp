@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "stage2_cuda/emulation/block.h"
-#include "stage2_cuda/emulation/lanes.h"
+#include "stage2_cuda/emulation/vector_clock.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <source_location>
 
-#include "stage2_cuda/emulation/lanes.h"
 #include "stage2_cuda/emulation/vector_clock.h"
 
 namespace stagegpt::gpu::emulation {

@@ -4,12 +4,20 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
-#include "stage2_cuda/emulation/lanes.h"
-
 namespace stagegpt::gpu::emulation {
+
+constexpr unsigned kWarpSize = 32;
+
+// A mask has bit i set for lane i of a warp.
+// Calls body(lane) for each lane of a mask.
+template <class Body>
+void for_lanes(unsigned mask, const Body& body) {
+  for (; mask != 0; mask &= mask - 1) body(static_cast<unsigned>(std::countr_zero(mask)));
+}
 
 // For each warp, the accesses that happened before a point: times are those of the warp. A thread that
 // arrives at a barrier adds what it has done and what its warp knows to the barrier's clock; a warp that

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "stage2_cuda/emulation/block.h"
-#include "stage2_cuda/emulation/lanes.h"
+#include "stage2_cuda/emulation/vector_clock.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {

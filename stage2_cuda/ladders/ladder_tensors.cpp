@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "common/profile/random_tensor.h"
+#include "common/profile/peak.h"
 #include "common/tensor/half_floats.h"
 
 namespace stagegpt::gpu {

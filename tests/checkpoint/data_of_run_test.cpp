@@ -5,8 +5,8 @@
 #include "common/base/json.h"
 #include "common/checkpoint/manifest.h"
 #include "common/data/corpus.h"
-#include "common/data/verify_shards.h"
-#include "common/io/hashed_file.h"
+#include "common/data/token_shard.h"
+#include "common/io/content_hash.h"
 #include "tests/checkpoint/small_run.h"
 
 namespace stagegpt::test {

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "common/base/json.h"
+#include "common/checkpoint/trainer_state.h"
 #include "common/random/philox.h"
-#include "common/train/early_stopping.h"
 #include "tests/checkpoint/small_run.h"
 
 namespace stagegpt::test {

@@ -1,7 +1,7 @@
 // Settings of a resumed run: which are kept, which must not change, and messages about changes.
 #include <gtest/gtest.h>
 
-#include "common/app/removed_settings.h"
+#include "common/app/configuration.h"
 #include "common/app/resume.h"
 #include "common/base/error.h"
 #include "common/base/json.h"

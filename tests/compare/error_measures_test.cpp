@@ -7,9 +7,8 @@
 
 #include "common/base/error.h"
 #include "common/measure/relative_error.h"
-#include "tools/compare/adam_noise.h"
 #include "tools/compare/divergence.h"
-#include "tools/compare/softmax_invariance.h"
+#include "tools/compare/trace_noise.h"
 
 namespace stagegpt::test {
 namespace {

@@ -7,9 +7,7 @@
 #include "common/base/json.h"
 #include "tests/compare/made_comparison.h"
 #include "tests/support/golden.h"
-#include "tools/compare/page.h"
-#include "tools/compare/report_tables.h"
-#include "tools/compare/results_json.h"
+#include "tools/compare/report_parts.h"
 
 namespace stagegpt::compare::test {
 namespace {

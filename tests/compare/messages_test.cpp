@@ -6,10 +6,10 @@
 
 #include "common/base/json.h"
 #include "tests/support/program.h"
-#include "tools/compare/flag_list.h"
-#include "tools/compare/launcher.h"
+#include "tools/compare/divergence.h"
+#include "tools/compare/experiment.h"
 #include "tools/compare/report_directory.h"
-#include "tools/compare/trace_file.h"
+#include "tools/compare/stage_programs.h"
 #include "tools/compare/trial.h"
 
 namespace stagegpt::compare::test {

@@ -5,7 +5,7 @@
 
 #include "common/base/error.h"
 #include "tests/compare/made_comparison.h"
-#include "tools/compare/launcher.h"
+#include "tools/compare/stage_programs.h"
 
 namespace stagegpt::compare::test {
 namespace {

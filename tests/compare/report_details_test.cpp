@@ -6,12 +6,9 @@
 
 #include "common/base/error.h"
 #include "tests/compare/made_comparison.h"
-#include "tools/compare/axis.h"
-#include "tools/compare/numbers.h"
-#include "tools/compare/page.h"
 #include "tools/compare/plot.h"
-#include "tools/compare/report_plots.h"
-#include "tools/compare/report_tables.h"
+#include "tools/compare/report_parts.h"
+#include "tools/compare/table.h"
 
 namespace stagegpt::compare::test {
 namespace {

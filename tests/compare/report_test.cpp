@@ -9,14 +9,11 @@
 #include "common/base/json.h"
 #include "tests/compare/made_comparison.h"
 #include "tests/support/program.h"
-#include "tools/compare/axis.h"
-#include "tools/compare/numbers.h"
-#include "tools/compare/page.h"
+#include "tools/compare/plot.h"
 #include "tools/compare/provenance.h"
-#include "tools/compare/report_plots.h"
-#include "tools/compare/report_tables.h"
-#include "tools/compare/results_json.h"
-#include "tools/page/html.h"
+#include "tools/compare/report_parts.h"
+#include "tools/compare/table.h"
+#include "tools/page/document.h"
 
 namespace stagegpt::compare::test {
 namespace {

@@ -6,10 +6,8 @@
 #include "common/base/json.h"
 #include "tests/compare/fake_stages.h"
 #include "tests/compare/made_comparison.h"
-#include "tools/compare/numbers.h"
-#include "tools/compare/page.h"
-#include "tools/compare/report_timelines.h"
-#include "tools/compare/results_json.h"
+#include "tools/compare/report_parts.h"
+#include "tools/compare/table.h"
 
 namespace stagegpt::compare::test {
 namespace {

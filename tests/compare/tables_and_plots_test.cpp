@@ -6,7 +6,7 @@
 #include "tests/compare/made_comparison.h"
 #include "tests/support/patterns.h"
 #include "tools/compare/plot.h"
-#include "tools/compare/report_tables.h"
+#include "tools/compare/report_parts.h"
 
 namespace stagegpt::compare::test {
 namespace {

@@ -1,4 +1,6 @@
 // Character and word tokenizers, and properties of all tokenizers.
+#include "common/data/tokenizers/tokenizer.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -6,7 +8,6 @@
 
 #include "common/base/error.h"
 #include "common/data/make_tokenizer.h"
-#include "common/data/tokenizers/stream_decoder.h"
 #include "common/data/utf8.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/data/random_text.h"

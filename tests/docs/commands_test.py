@@ -192,7 +192,7 @@ def all_flags(programs: Programs) -> set[str]:
         known |= programs.flags(name)
     for script in [*ROOT.glob("scripts/*.*"), *ROOT.glob("scripts/cluster/*.*"), *ROOT.glob("tests/mutations/*.py"),
                    *ROOT.glob("tests/cluster/*.py"), ROOT / "labs/lab", ROOT / "labs/prove", *ROOT.glob("labs/kit/**/*.py"),
-                   ROOT / "common/app/removed_settings.cpp"]:  # flags of earlier versions, which programs explain
+                   ROOT / "common/app/configuration.cpp"]:  # flags of earlier versions, which programs explain
         known |= set(re.findall(r"--[a-z][\w-]*", script.read_text(encoding="utf-8")))
     return known
 

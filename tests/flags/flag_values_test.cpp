@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "common/app/configuration.h"
-#include "common/app/suggestion.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
 

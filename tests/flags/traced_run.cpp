@@ -6,7 +6,7 @@
 
 #include "common/base/json.h"
 #include "common/logging/step_trace.h"
-#include "tools/compare/trace_file.h"
+#include "tools/compare/divergence.h"
 
 namespace stagegpt::test {
 

@@ -7,7 +7,7 @@
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/comm/agreement.h"
 #include "common/logging/step_trace.h"
-#include "common/train/broadcast_weights.h"
+#include "common/train/compare_weights.h"
 #include "common/train/training_run.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/sync/zero1_overlapped_sync.h"

@@ -1,10 +1,9 @@
 // All ranks start with the same weights.
-#include "common/train/broadcast_weights.h"
-
 #include <gtest/gtest.h>
 
 #include "common/comm/agreement.h"
 #include "common/model/gpt2.h"
+#include "common/train/compare_weights.h"
 #include "stage0_serial/naive_backend.h"
 #include "stage1_mpi/mpi_communicator.h"
 #include "tests/support/counting_communicator.h"

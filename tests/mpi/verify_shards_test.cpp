@@ -1,11 +1,10 @@
 // Ranks verify token shards together, and compare the hashes of what they read.
-#include "common/data/verify_shards.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "common/comm/agreement.h"
+#include "common/data/token_shard.h"
 #include "common/io/content_hash.h"
 #include "tests/data/shards.h"
 #include "tests/support/mpi_ranks.h"

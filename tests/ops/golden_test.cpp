@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "common/checkpoint/hugging_face_model.h"
-#include "common/checkpoint/parameter_file.h"
+#include "common/checkpoint/tensor_files.h"
 #include "common/io/file.h"
 #include "common/measure/verify.h"
 #include "common/model/gpt2.h"

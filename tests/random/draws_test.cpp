@@ -4,7 +4,7 @@
 #include "common/comm/self_communicator.h"
 #include "common/generation/generation.h"
 #include "common/model/gpt2.h"
-#include "common/profile/random_tensor.h"
+#include "common/profile/peak.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/random/reference.h"
 #include "tests/support/statistics.h"

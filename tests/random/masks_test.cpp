@@ -6,7 +6,7 @@
 
 #include "common/base/json.h"
 #include "common/generation/generation.h"
-#include "common/train/validation.h"
+#include "common/train/evaluate.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/random/reference.h"
 #include "tests/support/small_training.h"

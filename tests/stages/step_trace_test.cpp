@@ -11,7 +11,6 @@
 #include "tests/support/program.h"
 #include "tests/support/small_training.h"
 #include "tools/compare/divergence.h"
-#include "tools/compare/trace_file.h"
 
 namespace stagegpt::test {
 namespace {

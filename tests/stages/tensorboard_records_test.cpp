@@ -1,8 +1,7 @@
-#include "common/logging/tensorboard_records.h"
-
 #include <cmath>
 #include <limits>
 
+#include "common/logging/tensorboard_log.h"
 #include "tests/support/event_file.h"
 
 namespace stagegpt::test {

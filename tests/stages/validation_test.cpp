@@ -1,6 +1,4 @@
 // The selection of validation tokens, and the results of the validation.
-#include "common/train/validation.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <numeric>
 
 #include "common/autograd/ops/cross_entropy.h"
+#include "common/train/evaluate.h"
 #include "common/train/training_run.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/data/make_tokenizers.h"

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "common/checkpoint/parameter_file.h"
+#include "common/checkpoint/tensor_files.h"
 #include "common/data/token_sequence.h"
 #include "common/data/utf8.h"
 #include "common/io/content_hash.h"

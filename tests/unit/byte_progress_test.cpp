@@ -1,12 +1,10 @@
 // When and where a job on bytes shows its progress.
-#include "common/io/byte_progress.h"
-
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "common/app/step_counter.h"
 #include "common/base/error.h"
+#include "common/io/work_progress.h"
 #include "tests/support/on_a_terminal.h"
 
 namespace stagegpt::test {

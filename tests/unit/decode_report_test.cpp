@@ -1,10 +1,10 @@
 // The report of the decoding benchmark, for made-up measurements.
-#include "tools/bench/decode_report.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "tools/bench/decode_bench.h"
 
 namespace stagegpt::test {
 namespace {

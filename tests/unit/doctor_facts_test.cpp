@@ -14,8 +14,6 @@
 #include "tools/doctor/gpu.h"
 #include "tools/doctor/mpi.h"
 #include "tools/doctor/processor.h"
-#include "tools/doctor/programs.h"
-#include "tools/doctor/threads.h"
 
 namespace stagegpt::test {
 namespace {

@@ -1,14 +1,12 @@
 // The findings of doctor, for made-up facts.
 #include <gtest/gtest.h>
 
-#include "common/system/cpu_quota.h"
+#include "common/system/system_files.h"
+#include "tools/doctor/build_facts.h"
 #include "tools/doctor/disk_and_memory.h"
 #include "tools/doctor/gpu.h"
 #include "tools/doctor/mpi.h"
-#include "tools/doctor/nccl.h"
 #include "tools/doctor/processor.h"
-#include "tools/doctor/programs.h"
-#include "tools/doctor/threads.h"
 
 namespace stagegpt::test {
 namespace {

@@ -1,13 +1,11 @@
 // All messages of doctor, word for word, for made-up machines.
 #include <gtest/gtest.h>
 
+#include "tools/doctor/build_facts.h"
 #include "tools/doctor/disk_and_memory.h"
 #include "tools/doctor/gpu.h"
 #include "tools/doctor/mpi.h"
-#include "tools/doctor/nccl.h"
 #include "tools/doctor/processor.h"
-#include "tools/doctor/programs.h"
-#include "tools/doctor/threads.h"
 
 namespace stagegpt::test {
 namespace {

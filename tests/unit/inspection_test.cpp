@@ -14,7 +14,7 @@
 #include "tests/support/tensors.h"
 #include "tools/inspect/layer_history.h"
 #include "tools/inspect/page.h"
-#include "tools/page/base64.h"
+#include "tools/page/document.h"
 
 namespace stagegpt::test {
 namespace {

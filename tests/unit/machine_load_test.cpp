@@ -11,10 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "common/system/cpu_quota.h"
 #include "common/system/system_files.h"
 #include "tools/bench/bench_report.h"
-#include "tools/bench/decode_report.h"
+#include "tools/bench/decode_bench.h"
 
 namespace stagegpt::test {
 namespace {

@@ -18,7 +18,7 @@
 #include "common/data/tokenizers/llmc_tokenizer.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "common/data/tokenizers/tokenizer_json.h"
-#include "common/io/hashed_file.h"
+#include "common/io/content_hash.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
 

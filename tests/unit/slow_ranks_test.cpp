@@ -1,7 +1,7 @@
 // When a rank is reported as slow.
-#include "common/train/slow_ranks.h"
-
 #include <gtest/gtest.h>
+
+#include "common/train/run_log.h"
 
 namespace stagegpt::test {
 namespace {

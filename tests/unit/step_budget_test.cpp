@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "tools/bench/budget_report.h"
-
 namespace stagegpt::test {
 namespace {
 

@@ -1,9 +1,9 @@
 // Ctrl-C while a text is generated.
-#include "common/app/text_interrupt.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+
+#include "common/system/stop_signals.h"
 
 namespace stagegpt::test {
 namespace {

@@ -3,20 +3,19 @@
 #include <iostream>
 
 #include "common/app/model_flags.h"
-#include "common/app/profile_flags.h"
+#include "common/app/program_flags.h"
 #include "common/app/stage.h"
-#include "common/app/step_counter.h"
 #include "common/app/training_grid.h"
-#include "common/app/weights_flag.h"
 #include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/io/status_line.h"
+#include "common/io/work_progress.h"
 #include "common/model/flops.h"
 #include "common/model/gpt2.h"
 #include "common/parallel/divided_gpt2.h"
 #include "tools/bench/bench_report.h"
-#include "tools/bench/budget_report.h"
-#include "tools/bench/decode_report.h"
+#include "tools/bench/decode_bench.h"
+#include "tools/bench/step_budget.h"
 
 namespace stagegpt {
 namespace {

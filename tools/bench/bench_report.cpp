@@ -37,14 +37,6 @@ struct Figures {
   }
 };
 
-std::vector<std::pair<const char*, double>> phases_ms(const PhaseSeconds& seconds) {
-  return {{"data", 1e3 * seconds.data},
-          {"forward", 1e3 * seconds.forward},
-          {"backward", 1e3 * seconds.backward},
-          {"communication", 1e3 * seconds.communication},
-          {"optimizer", 1e3 * seconds.optimizer}};
-}
-
 // The share of its time that an op needs at least on this machine; above 1 if its data come from a cache.
 double bound_share(const Profiler::Entry& op, const PeakRates& machine) {
   return OpBudget{op.name, op.calls, op.work}.bound_seconds(machine) / op.seconds;
@@ -97,8 +89,8 @@ void print_device_work(const DeviceWork& work) {
 
 void print_phases(const PhaseSeconds& seconds) {
   std::printf("\n%-28s %10s %7s\n", "phase", "median ms", "share");
-  for (const auto& [phase, ms] : phases_ms(seconds)) {
-    std::printf("%-28s %10.3f %6.1f%%\n", phase, ms, 100 * ms / (1e3 * seconds.total()));
+  for (const auto& [name, phase] : kStepPhases) {
+    std::printf("%-28s %10.3f %6.1f%%\n", name, 1e3 * seconds.*phase, 100 * seconds.*phase / seconds.total());
   }
 }
 
@@ -121,7 +113,7 @@ void print_kernels(const BenchReport& report) {
 Json bench_json(const BenchSubject& subject, const BenchReport& report) {
   const Figures figures(subject, report);
   Json phases;
-  for (const auto& [phase, ms] : phases_ms(report.phases)) phases[phase] = ms;
+  for (const auto& [name, phase] : kStepPhases) phases[name] = 1e3 * report.phases.*phase;
   return {{"model", subject.model},
           {"parameters", subject.parameters},
           {"batch_size", subject.batch_size},

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "common/base/json_fwd.h"
 #include "tools/bench/bench.h"
 
 namespace stagegpt {
@@ -28,5 +30,16 @@ struct DecodeReport {
 // Decodes greedily, from an empty context; a full context is cleared.
 DecodeReport bench_decoding(Backend& backend, const LanguageModel& model, const DecodeBenchConfig& config,
                             const BenchProgress& progress);
+
+// What was measured, and where.
+struct DecodeSubject {
+  std::string model, machine, weights;
+  std::int64_t parameters = 0;
+  int threads = 1;
+};
+
+Json decode_json(const DecodeSubject& subject, const DecodeReport& report);
+// Prints the same as a table.
+void print_decode_table(const DecodeSubject& subject, const DecodeReport& report);
 
 }  // namespace stagegpt

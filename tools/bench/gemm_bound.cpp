@@ -5,7 +5,7 @@
 #include "common/autograd/ops/linear.h"
 #include "common/backend/ops/adamw.h"
 #include "common/backend/ops/elementwise.h"
-#include "common/profile/random_tensor.h"
+#include "common/profile/peak.h"
 
 namespace stagegpt {
 

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/backend/op.h"
+#include "common/base/json_fwd.h"
 #include "common/train/trainer.h"
 
 namespace stagegpt {
@@ -31,5 +33,16 @@ struct OpBudget {
 // ones.
 std::vector<OpBudget> step_budget(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T,
                                   DType activations, bool fused);
+
+// The step whose work was counted.
+struct BudgetSubject {
+  std::string model;
+  std::int64_t batch_size = 0, seq_len = 0, tokens = 0;
+  std::optional<PeakRates> peak;  // bounds are printed if it is given
+};
+
+Json budget_json(const BudgetSubject& subject, const std::vector<OpBudget>& ops);
+// Prints the same as a table.
+void print_budget_table(const BudgetSubject& subject, const std::vector<OpBudget>& ops);
 
 }  // namespace stagegpt

@@ -131,15 +131,8 @@ class Checker {
 }  // namespace
 
 const char* name_of(Check::Kind kind) {
-  switch (kind) {
-    case Check::Kind::tolerance:
-      return "within limits";
-    case Check::Kind::bits:
-      return "same bits";
-    case Check::Kind::repeats:
-      return "repeats, same bits";
-  }
-  return "";
+  constexpr const char* kNames[] = {"within limits", "same bits", "repeats, same bits"};
+  return kNames[static_cast<int>(kind)];
 }
 
 double relative_difference(double expected, double actual) {

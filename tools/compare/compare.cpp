@@ -12,9 +12,9 @@
 #include "common/base/seconds_since.h"
 #include "common/io/status_line.h"
 #include "tools/compare/first_tensor.h"
-#include "tools/compare/numbers.h"
 #include "tools/compare/provenance.h"
 #include "tools/compare/runner.h"
+#include "tools/compare/table.h"
 
 namespace stagegpt::compare {
 namespace {

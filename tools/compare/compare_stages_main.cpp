@@ -12,8 +12,7 @@
 #include "tools/compare/compare.h"
 #include "tools/compare/divergence.h"
 #include "tools/compare/provenance.h"
-#include "tools/compare/report_tables.h"
-#include "tools/compare/results_json.h"
+#include "tools/compare/report_parts.h"
 
 namespace stagegpt {
 namespace {

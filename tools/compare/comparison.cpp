@@ -4,7 +4,7 @@
 #include <set>
 
 #include "common/base/error.h"
-#include "tools/compare/numbers.h"
+#include "tools/compare/table.h"
 
 namespace stagegpt::compare {
 namespace {

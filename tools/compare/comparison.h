@@ -9,7 +9,7 @@
 #include "common/base/json.h"
 #include "tools/compare/checks.h"
 #include "tools/compare/first_tensor.h"
-#include "tools/compare/statistics.h"
+#include "tools/compare/trial.h"
 
 namespace stagegpt::compare {
 

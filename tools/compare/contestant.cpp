@@ -4,7 +4,7 @@
 
 #include "common/base/error.h"
 #include "common/data/step_division.h"
-#include "tools/compare/numbers.h"
+#include "tools/compare/table.h"
 
 namespace stagegpt::compare {
 namespace {
@@ -161,15 +161,8 @@ class Planner {
 }  // namespace
 
 const char* name_of(Hardware hardware) {
-  switch (hardware) {
-    case Hardware::cpu:
-      return "CPU";
-    case Hardware::emulator:
-      return "emulator";
-    case Hardware::gpu:
-      return "GPU";
-  }
-  return "";
+  constexpr const char* kNames[] = {"CPU", "emulator", "GPU"};
+  return kNames[static_cast<int>(hardware)];
 }
 
 std::string Contestant::joined(const char* stage, const char* rank, const char* separator) const {

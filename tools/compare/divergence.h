@@ -4,19 +4,45 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/checkpoint/safetensors.h"
+#include "common/io/file.h"
 #include "common/measure/verify.h"
 
 namespace stagegpt {
 
+// The trace of one training step, as write_trace() (step_trace.h) writes it.
+class TraceFile {
+ public:
+  // Throws UserError, which names the file, if it is not a trace.
+  explicit TraceFile(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  // Names of the tensors, without their numbers, in order of computation.
+  const std::vector<std::string>& names() const { return names_; }
+  bool has(const std::string& name) const { return tensors_.contains(name); }
+  const std::vector<std::int64_t>& shape(const std::string& name) const { return tensors_.at(name).shape; }
+  // The first `rows` rows; -1: all of them.
+  std::vector<float> values(const std::string& name, std::int64_t rows = -1) const;
+
+ private:
+  void add(const std::string& numbered, const SafetensorsView& tensor);
+
+  std::filesystem::path path_;
+  MappedFile file_;
+  std::vector<std::string> names_;
+  std::map<std::string, SafetensorsView> tensors_;
+};
+
 // Largest accepted relative L2 errors in f32. If the initial weights of a step differ already, larger errors
-// are accepted (adam_noise.h).
+// are accepted (trace_noise.h).
 struct TraceLimits {
   VerifyLimits computed = {};  // of the forward and backward pass: outputs as logits
-  // After an update, without noise (adam_noise.h). The limit is that of outputs. Measured for nano and
+  // After an update, without noise (trace_noise.h). The limit is that of outputs. Measured for nano and
   // smaller models, between stage 0 and stage 0 with another GEMM or the emulated stage 2: at most 4.2e-6,
   // for biases, whose initial value is zero.
   double weight = 2e-5;

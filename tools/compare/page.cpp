@@ -1,18 +1,13 @@
-#include "tools/compare/page.h"
-
 #include <algorithm>
 #include <set>
 
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/system/subprocess.h"
-#include "tools/compare/numbers.h"
 #include "tools/compare/page_style.h"
-#include "tools/compare/report_plots.h"
-#include "tools/compare/report_tables.h"
-#include "tools/compare/report_timelines.h"
+#include "tools/compare/report_parts.h"
+#include "tools/compare/table.h"
 #include "tools/page/document.h"
-#include "tools/page/html.h"
 
 namespace stagegpt::compare {
 namespace {

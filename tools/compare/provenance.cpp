@@ -6,23 +6,17 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <thread>
 
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "common/system/free_memory.h"
 #include "common/system/subprocess.h"
+#include "common/system/system_files.h"
 
 namespace stagegpt::compare {
 namespace {
-
-// The content of a file in /proc or /etc, whose size is unknown before it is read.
-std::string content(const char* path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // The output of a program; empty if it does not exist, or fails.
 std::string output_of(const std::vector<std::string>& argv) {
@@ -44,17 +38,9 @@ std::string in_one_line(std::string text) {
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
-Json number_or_null(const std::string& text) {
-  std::istringstream in(text);
-  std::int64_t number = 0;
-  return in >> number ? Json(number) : Json();
-}
-
 Json processor() {
-  const std::string cpu = content("/proc/cpuinfo");
-  constexpr std::int64_t kKibibyte = 1024;
-  Json memory = number_or_null(value_of(content("/proc/meminfo"), "MemTotal"));
-  if (!memory.is_null()) memory = memory.get<std::int64_t>() * kKibibyte;
+  const std::string cpu = system_file("/proc/cpuinfo");
+  const auto memory = meminfo_bytes(system_file("/proc/meminfo"), "MemTotal");
   std::string model = value_of(cpu, "model name");
   if (const std::string family = value_of(cpu, "cpu family"); !family.empty()) {
     model += concat(" (family ", family, " model ", value_of(cpu, "model"), ")");
@@ -62,7 +48,7 @@ Json processor() {
   return {{"processor", text_or_null(model)},
           {"cores_online", std::thread::hardware_concurrency()},
           {"cores_usable", usable_cores()},
-          {"memory_bytes", memory},
+          {"memory_bytes", memory ? Json(static_cast<std::int64_t>(*memory)) : Json()},
           {"gpus",
            text_or_null(in_one_line(output_of(
                {"nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"})))}};
@@ -71,7 +57,7 @@ Json processor() {
 Json system() {
   utsname name{};
   const bool known = uname(&name) == 0;
-  return {{"system", text_or_null(value_of(content("/etc/os-release"), "PRETTY_NAME"))},
+  return {{"system", text_or_null(value_of(system_file("/etc/os-release"), "PRETTY_NAME"))},
           {"kernel", known ? Json(concat(name.sysname, " ", name.release, " ", name.machine)) : Json()}};
 }
 

@@ -6,8 +6,7 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/io/file.h"
-#include "tools/compare/page.h"
-#include "tools/compare/results_json.h"
+#include "tools/compare/report_parts.h"
 #include "tools/compare/runner.h"
 
 namespace stagegpt::compare {

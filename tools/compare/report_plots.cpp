@@ -1,10 +1,9 @@
-#include "tools/compare/report_plots.h"
-
 #include <bit>
 #include <map>
 
 #include "common/base/error.h"
-#include "tools/compare/numbers.h"
+#include "tools/compare/report_parts.h"
+#include "tools/compare/table.h"
 
 namespace stagegpt::compare {
 namespace {

@@ -1,12 +1,11 @@
-#include "tools/compare/report_timelines.h"
-
 #include <algorithm>
 #include <cstdio>
 
 #include "common/base/error.h"
-#include "tools/compare/axis.h"
-#include "tools/compare/numbers.h"
-#include "tools/page/html.h"
+#include "tools/compare/plot.h"
+#include "tools/compare/report_parts.h"
+#include "tools/compare/table.h"
+#include "tools/page/document.h"
 
 namespace stagegpt::compare {
 namespace {
@@ -38,21 +37,10 @@ std::string share_css(double share) {
 std::string ms_text(double ms) { return concat(three_digits(ms), " ms"); }
 
 const char* class_of(const StepSpan& span) {
-  switch (span.kind) {
-    case StepSpan::Kind::phase: {
-      const auto known = std::ranges::find(kPhases, span.name);
-      return known == kPhases.end() ? "phase other" : "phase";
-    }
-    case StepSpan::Kind::op:
-      return "op";
-    case StepSpan::Kind::message:
-      return "message";
-    case StepSpan::Kind::wait:
-      return "wait";
-    case StepSpan::Kind::background:
-      return "thread";
-  }
-  return "";
+  constexpr const char* kClasses[] = {"phase", "op", "message", "wait", "thread"};
+  const bool other =
+      span.kind == StepSpan::Kind::phase && std::ranges::find(kPhases, span.name) == kPhases.end();
+  return other ? "phase other" : kClasses[static_cast<int>(span.kind)];
 }
 
 // Spans that are too narrow to be seen are drawn as one with those beside them.

@@ -1,9 +1,8 @@
-#include "tools/compare/results_json.h"
-
 #include <cmath>
 
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "tools/compare/report_parts.h"
 
 namespace stagegpt::compare {
 namespace {

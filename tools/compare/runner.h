@@ -9,7 +9,7 @@
 
 #include "common/system/subprocess.h"
 #include "tools/compare/checks.h"
-#include "tools/compare/launcher.h"
+#include "tools/compare/stage_programs.h"
 
 namespace stagegpt::compare {
 

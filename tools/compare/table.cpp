@@ -1,10 +1,13 @@
 #include "tools/compare/table.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
 
 #include "common/base/error.h"
 #include "common/data/utf8.h"
-#include "tools/page/html.h"
+#include "tools/page/document.h"
 
 namespace stagegpt::compare {
 namespace {
@@ -30,15 +33,14 @@ std::string padded(const std::string& text, std::size_t width, bool right) {
 }
 
 const char* class_of(Cell::Mark mark) {
-  switch (mark) {
-    case Cell::Mark::good:
-      return " good";
-    case Cell::Mark::bad:
-      return " bad";
-    case Cell::Mark::none:
-      break;
-  }
-  return "";
+  constexpr const char* kNames[] = {"", " good", " bad"};
+  return kNames[static_cast<int>(mark)];
+}
+
+std::string printed(const char* format, int decimals, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, decimals, value);
+  return text;
 }
 
 }  // namespace
@@ -88,6 +90,38 @@ std::string html_table(const Table& table, const std::string& caption) {
     out += "</tr>\n";
   }
   return out + "</tbody>\n</table>\n</div>\n";
+}
+
+std::string three_digits(double value) {
+  const double size = std::abs(value);
+  return grouped(value, size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3);
+}
+
+std::string scientific(double value) {
+  if (std::isnan(value)) return "not a number";
+  if (std::isinf(value)) return "infinite";
+  if (value == 0) return "0";
+  const int exponent = static_cast<int>(std::floor(std::log10(std::abs(value)) + 1e-9));
+  const std::string digits = printed("%.*f", 1, value / std::pow(10, exponent));
+  if (digits.ends_with("10.0"))
+    return scientific(value < 0 ? -std::pow(10, exponent + 1) : std::pow(10, exponent + 1));
+  return concat(digits.ends_with(".0") ? digits.substr(0, digits.size() - 2) : digits, "e", exponent);
+}
+
+std::string exactly(double value) {
+  char text[64];
+  const auto result = std::to_chars(text, text + sizeof text, value);
+  return std::string(text, result.ptr);
+}
+
+std::string counted(std::int64_t count, const char* thing) {
+  return concat(count, " ", thing, count == 1 ? "" : "s");
+}
+
+std::string percent(double share) { return concat(printed("%.*f", 1, 100 * share), " %"); }
+
+std::string mebibytes(std::int64_t bytes) {
+  return concat(three_digits(static_cast<double>(bytes) / (1 << 20)), " MiB");
 }
 
 }  // namespace stagegpt::compare

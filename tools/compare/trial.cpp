@@ -7,7 +7,6 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "tools/compare/statistics.h"
 
 namespace stagegpt::compare {
 namespace {
@@ -39,6 +38,17 @@ void read_line(std::string_view text, Trial& trial) {
 }
 
 }  // namespace
+
+double median(std::vector<double> values) {
+  check(!values.empty(), "median: expected at least one value, got none");
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+Spread spread(const std::vector<double>& values) {
+  return {median(values), *std::ranges::min_element(values), *std::ranges::max_element(values)};
+}
 
 Trial parse_metrics(std::string_view text) {
   Trial trial;

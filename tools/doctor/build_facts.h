@@ -1,6 +1,8 @@
-// Checks how these programs were built.
+// Checks how these programs were built, and which of them exist.
 #pragma once
 
+#include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,5 +22,11 @@ struct BuildFacts {
 
 BuildFacts build_facts();
 Finding judge_build(const BuildFacts& build);
+
+// Names of the programs in a directory.
+std::set<std::string> programs_in(const std::filesystem::path& directory);
+// One finding per stage, for programs that were built in `build_directory`.
+Findings judge_programs(const std::set<std::string>& names, const BuildFacts& build,
+                        const std::filesystem::path& build_directory);
 
 }  // namespace stagegpt

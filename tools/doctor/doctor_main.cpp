@@ -6,13 +6,11 @@
 
 #include "common/app/command_line.h"
 #include "common/system/subprocess.h"
+#include "tools/doctor/build_facts.h"
 #include "tools/doctor/disk_and_memory.h"
 #include "tools/doctor/gpu.h"
 #include "tools/doctor/mpi.h"
-#include "tools/doctor/nccl.h"
 #include "tools/doctor/processor.h"
-#include "tools/doctor/programs.h"
-#include "tools/doctor/threads.h"
 
 namespace stagegpt {
 namespace {

@@ -10,15 +10,8 @@ namespace {
 constexpr std::size_t kMarkWidth = 9, kSubjectWidth = 18;
 
 const char* name_of(Finding::Mark mark) {
-  switch (mark) {
-    case Finding::Mark::ok:
-      return "ok";
-    case Finding::Mark::note:
-      return "note";
-    case Finding::Mark::problem:
-      break;
-  }
-  return "problem";
+  constexpr const char* kNames[] = {"ok", "note", "problem"};
+  return kNames[static_cast<int>(mark)];
 }
 
 // Pads text with spaces.

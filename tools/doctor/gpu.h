@@ -1,4 +1,4 @@
-// Checks the GPUs that nvidia-smi lists against the architectures of the build.
+// Checks the GPUs that nvidia-smi lists against the architectures of the build, and NCCL, which stage 3 uses.
 #pragma once
 
 #include <optional>
@@ -44,5 +44,12 @@ Coverage coverage(const std::vector<std::string>& architectures, int capability)
 
 GpuFacts ask_nvidia_smi();
 Findings judge_gpus(const GpuFacts& facts, const BuildFacts& build);
+
+// NCCL's version number as text: 21805 is 2.18.5; before 2.9 the format was different: 2804 is 2.8.4.
+std::string nccl_version_text(int number);
+
+// The library's version number; empty if it cannot be loaded.
+std::optional<int> ask_nccl();
+Finding judge_nccl(std::optional<int> version, std::size_t gpus);
 
 }  // namespace stagegpt

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tools/doctor/finding.h"
@@ -28,5 +29,19 @@ std::string parse_processor_model(std::string_view cpuinfo);
 
 ProcessorFacts processor_facts();
 Findings judge_processor(const ProcessorFacts& facts);
+
+struct ThreadFacts {
+  int cores = 1;        // omp_get_num_procs()
+  int limit = 1 << 30;  // OMP_THREAD_LIMIT
+  // Environment variables that are set and affect threads.
+  std::vector<std::pair<std::string, std::string>> environment = {};
+};
+
+ThreadFacts thread_facts();
+Finding judge_threads(const ThreadFacts& facts);
+
+// `description`: that of the library, or why it cannot be loaded.
+Finding judge_blas(bool loaded, const std::string& description);
+Finding examine_blas();
 
 }  // namespace stagegpt

@@ -2,15 +2,14 @@
 #include <fstream>
 #include <iostream>
 
+#include "common/app/command_line.h"
 #include "common/app/stage.h"
-#include "common/app/standard_output.h"
 #include "common/app/trained_model.h"
 #include "common/base/json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/model_file.h"
 #include "common/comm/agreement.h"
 #include "common/io/file.h"
-#include "common/io/result_file.h"
 #include "tools/inspect/inspection_json.h"
 #include "tools/inspect/layer_history.h"
 #include "tools/inspect/page.h"

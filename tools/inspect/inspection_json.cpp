@@ -44,7 +44,7 @@ Json position_json(const LensPosition& position, const Tokenizer& tokenizer) {
   Json json = {{"top", std::move(top)}, {"entropy", seven_digits(position.entropy)}};
   json["next_probability"] =
       position.next_probability ? Json(seven_digits(*position.next_probability)) : Json();
-  json["next_rank"] = position.next_rank ? Json(*position.next_rank) : Json();
+  json["next_rank"] = or_null(position.next_rank);
   return json;
 }
 
@@ -118,8 +118,8 @@ Json to_json(const Findings& findings, const Tokenizer& tokenizer) {
           {"model", model.name},
           {"machine", model.machine},
           {"parameters", model.parameters},
-          {"step", model.step ? Json(*model.step) : Json()},
-          {"validation_loss", model.validation_loss ? Json(*model.validation_loss) : Json()},
+          {"step", or_null(model.step)},
+          {"validation_loss", or_null(model.validation_loss)},
           {"loss", std::isfinite(inspection.loss()) ? Json(seven_digits(inspection.loss())) : Json()},
           {"n_layer", inspection.n_layer},
           {"n_head", inspection.n_head},

@@ -6,7 +6,6 @@
 #include "common/base/json.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "tools/inspect/inspection.h"
-#include "tools/inspect/tape_graph.h"
 
 namespace stagegpt {
 

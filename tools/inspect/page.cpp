@@ -9,9 +9,7 @@
 #include "tools/inspect/page_script.h"
 #include "tools/inspect/page_style.h"
 #include "tools/inspect/training_script.h"
-#include "tools/page/base64.h"
 #include "tools/page/document.h"
-#include "tools/page/html.h"
 
 namespace stagegpt {
 namespace {
@@ -231,8 +229,8 @@ std::string inspection_page(const Findings& findings, const Tokenizer& tokenizer
       tape_section(findings.tape, findings.model.config.vocab_size), kRun,
       "</main>\n<footer>Written by StageGPT's stageN_inspect. --json writes the same numbers in full "
       "precision.</footer>\n",
-      script_data(page_data(findings, tokenizer).dump(-1, ' ', false, Json::error_handler_t::replace)),
-      "<script>\n", kInspectionScript, kTrainingScript, "</script>\n</body>\n</html>\n");
+      page_script(page_data(findings, tokenizer), concat(kInspectionScript, kTrainingScript)),
+      "</body>\n</html>\n");
 }
 
 }  // namespace stagegpt

@@ -4,11 +4,9 @@
 
 namespace stagegpt {
 
-inline constexpr const char* kInspectionScript = R"js("use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
+inline constexpr const char* kInspectionScript = R"js(
 const T = data.tokens.length, L = data.layers, H = data.heads, triangle = T * (T + 1) / 2;
 const roots = Uint8Array.from(atob(data.attention), c => c.charCodeAt(0));
-const $ = id => document.getElementById(id);
 
 // The square root of the attention of query q to key k, 0 to 1: what is drawn.
 const root = (l, h, q, k) => k > q ? 0 : roots[(l * H + h) * triangle + q * (q + 1) / 2 + k] / 255;
@@ -31,12 +29,6 @@ function show(element, text) {
     element.append(sign);
   }
   if (!text) element.append("∅");
-  return element;
-}
-function make(tag, css, text) {
-  const element = document.createElement(tag);
-  if (css) element.className = css;
-  if (text !== undefined) element.textContent = text;
   return element;
 }
 // From this strength on, the other colour of letters has the better contrast.

@@ -1,10 +1,12 @@
 #include "common/data/tokenizers/tokenizer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/data/tokenizers/llmc_tokenizer.h"
 #include "common/data/tokenizers/tokenizer_json.h"
+#include "common/data/utf8.h"
 #include "common/io/file.h"
 
 namespace stagegpt {
@@ -61,5 +63,15 @@ std::size_t Tokenizer::safe_cut(std::string_view text, SpecialTokens special) co
 void Tokenizer::save(const std::filesystem::path& path) const {
   write_file(path, path.extension() == ".bin" ? llmc_tokenizer(*this) : tokenizer_json(*this));
 }
+
+std::string StreamDecoder::push_bytes(std::string_view bytes) {
+  pending_ += bytes;
+  const std::size_t whole = utf8_complete(pending_);
+  const std::string text = utf8_replaced(std::string_view(pending_).substr(0, whole));
+  pending_.erase(0, whole);
+  return text;
+}
+
+std::string StreamDecoder::finish() { return utf8_replaced(std::exchange(pending_, {})); }
 
 }  // namespace stagegpt

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/json_fwd.h"
 #include "common/data/tokenizers/tokenizer.h"
 
 namespace stagegpt {
@@ -21,5 +22,13 @@ std::vector<SpecialToken> read_special_tokens(const nlohmann::json& added_tokens
 // with GPT-2's pre-tokenisation and no normalisation. Throws UserError that names what is invalid or not
 // supported.
 std::unique_ptr<Tokenizer> parse_tokenizer_json(const nlohmann::json& json);
+
+// A regular expression that matches any single character.
+inline constexpr const char* kOneCharacter = R"([\s\S])";
+
+// Hugging Face's WordLevel model, which looks up whole pieces in its vocabulary: pre_tokenizer, decoder and
+// model. The pieces are the matches of `pattern`. `unknown` is the token for
+// pieces that are not in the vocabulary. Decoding concatenates tokens without spaces.
+Json word_level_json(const Vocabulary& vocabulary, const std::string& pattern, const std::string& unknown);
 
 }  // namespace stagegpt

@@ -5,7 +5,7 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/data/tokenizers/splitter.h"
-#include "common/data/tokenizers/word_level_json.h"
+#include "common/data/tokenizers/tokenizer_json.h"
 #include "common/data/utf8.h"
 
 namespace stagegpt {

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "common/base/json.h"
-#include "stage2_cuda/emulation/lanes.h"
 #include "stage2_cuda/emulation/profile/writers.h"
+#include "stage2_cuda/emulation/vector_clock.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {

@@ -6,7 +6,6 @@
 #include "stage2_cuda/emulation/profile/block_style.h"
 #include "stage2_cuda/emulation/profile/writers.h"
 #include "tools/page/document.h"
-#include "tools/page/html.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {
@@ -76,8 +75,7 @@ std::string block_page_of(const Json& block) {
       "</header>\n", kBody,
       "<footer>Written by --emulator-block; docs/emulator.md defines the counts. block.json has the same "
       "events as data.</footer>\n",
-      script_data(block.dump(-1, ' ', false, Json::error_handler_t::replace)), "<script>\n", kBlockScript,
-      kBlockPictures, "</script>\n</body>\n</html>\n");
+      page_script(block, concat(kBlockScript, kBlockPictures)), "</body>\n</html>\n");
 }
 
 }  // namespace stagegpt::gpu::emulation

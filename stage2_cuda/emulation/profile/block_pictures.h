@@ -5,13 +5,6 @@
 namespace stagegpt::gpu::emulation {
 
 inline constexpr const char* kBlockPictures = R"js(
-function make(tag, css, text) {
-  const element = document.createElement(tag);
-  if (css) element.className = css;
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
-
 // ---- Shared memory: 32 banks ------------------------------------------------------------------------------
 // Lanes of 8 bytes are served in two phases of 16 lanes, of 16 bytes in four of 8. For each phase, the distinct
 // words of each bank with the lanes that ask for them: row k of the picture has the k-th word of every bank.

@@ -6,9 +6,7 @@
 
 namespace stagegpt::gpu::emulation {
 
-inline constexpr const char* kBlockScript = R"js("use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
-const $ = id => document.getElementById(id);
+inline constexpr const char* kBlockScript = R"js(
 const threads = data.block_shape.reduce((a, b) => a * b), warps = Math.ceil(threads / 32);
 const lanesOf = warp => Math.min(32, threads - 32 * warp);
 const events = data.events, barriers = events.filter(e => e.kind === "barrier");

@@ -2,14 +2,29 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
+#include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/error.h"
-#include "stage2_cuda/emulation/lanes.h"
+#include "stage2_cuda/emulation/vector_clock.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {
+
+// Takes ":NUMBER" from the end of the text, if it ends so.
+std::optional<std::uint64_t> take_number(std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return std::nullopt;
+  const char* const end = text.data() + text.size();
+  std::uint64_t number = 0;
+  const auto [after, error] = std::from_chars(text.data() + colon + 1, end, number);
+  if (error != std::errc() || after != end) return std::nullopt;
+  text.resize(colon);
+  return number;
+}
 
 // The order of a segment's events: each lane's own order, and of those that it leaves open, the lowest lane's
 // event first. So diverged lanes follow each other, as on a GPU. `lanes` has the places of each lane's
@@ -59,6 +74,26 @@ std::string kernels_of(const Profile& profile) {
 }
 
 }  // namespace
+
+bool BlockChoice::names(std::string_view launched) const {
+  return kernel == launched || kernel == launched.substr(0, launched.find('<'));
+}
+
+BlockChoice parsed_block_choice(const std::string& text) {
+  BlockChoice choice{.kernel = text};
+  std::vector<std::uint64_t> numbers;  // from the last one
+  while (numbers.size() < 2) {
+    const std::optional<std::uint64_t> number = take_number(choice.kernel);
+    if (!number) break;
+    numbers.push_back(*number);
+  }
+  if (choice.kernel.empty() || choice.kernel.ends_with(':')) {
+    user_error("--emulator-block: expected KERNEL[:LAUNCH[:BLOCK]], got \"", text, "\"");
+  }
+  if (!numbers.empty()) choice.launch = numbers.back();
+  if (numbers.size() == 2) choice.block = numbers.front();
+  return choice;
+}
 
 const PointerArgument* argument_at(const std::vector<PointerArgument>& arguments, std::uintptr_t address) {
   const auto after = std::ranges::upper_bound(arguments, address, {}, [](const PointerArgument& argument) {

@@ -1,22 +1,37 @@
 // What one block does, event by event, for the page that steps through it (block_page.cpp).
 //
 // An event is a request of a warp, a call of a warp, or a barrier of the block. Requests are those that the
-// report counts (warp_access.h). Time is logical: the n-th event of each warp since the last barrier has the
+// report counts (counts.h). Time is logical: the n-th event of each warp since the last barrier has the
 // n-th column since that barrier. A barrier has a column of its own, behind the last event of all warps. So
 // the width of a column is not a time, and warps do not wait for each other between barriers.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "stage2_cuda/emulation/block.h"
-#include "stage2_cuda/emulation/profile/block_choice.h"
 #include "stage2_cuda/emulation/profile/counts.h"
 
 namespace stagegpt::gpu::emulation {
+
+// The block that --emulator-block names.
+struct BlockChoice {
+  std::string kernel;
+  std::uint64_t launch = 0;  // which of the launches of `kernel`, from 0
+  std::uint64_t block = 0;   // its number in the grid, from 0, x first
+
+  // `kernel` is the whole name, as "sum_kernel<float, 4>", or the name without template arguments, which
+  // means the launches of all of them.
+  bool names(std::string_view launched) const;
+};
+
+// Parses KERNEL[:LAUNCH[:BLOCK]]. A name may contain "::". Throws UserError.
+BlockChoice parsed_block_choice(const std::string& text);
 
 struct BlockEvent {
   enum class Type : std::uint8_t { access, warp_call, barrier };

@@ -5,7 +5,6 @@
 #include "common/base/error.h"
 #include "stage2_cuda/emulation/profile/writers.h"
 #include "tools/page/document.h"
-#include "tools/page/html.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {

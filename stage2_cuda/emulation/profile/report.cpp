@@ -3,7 +3,7 @@
 
 #include <iostream>
 
-#include "common/app/standard_output.h"
+#include "common/app/command_line.h"
 #include "common/backend/op_observer.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -32,36 +32,34 @@ class OpWatcher final : public OpObserver {
   Profiler& profiler_;
 };
 
-class CountingReport : public Report {
+class CountingReport final : public Report {
  public:
-  explicit CountingReport(const std::optional<std::string>& block) {
+  CountingReport(const std::filesystem::path& directory, const std::optional<std::string>& block)
+      : directory_(directory) {
     if (block) profiler_.trace(BlockTrace(parsed_block_choice(*block)));
-  }
-  std::unique_ptr<OpObserver> watch(Backend& backend) override {
-    return std::make_unique<OpWatcher>(backend, profiler_);
-  }
-  void write() override {
-    write(summary_of(profiler_.profile(), known_resources()), profiler_.block_trace());
-    if (profiler_.block_trace()) profiler_.block_trace()->check_found(profiler_.profile());
-  }
-
- private:
-  virtual void write(const Summary& summary, const std::optional<BlockTrace>& block) const = 0;
-
-  Profiler profiler_;
-};
-
-class ReportInDirectory final : public CountingReport {
- public:
-  ReportInDirectory(const std::filesystem::path& directory, const std::optional<std::string>& block)
-      : CountingReport(block), directory_(directory) {
+    if (directory_ == kStandardOutput) return;
     std::error_code error;
     std::filesystem::create_directories(directory_, error);
     if (error) user_error("--emulator-report: cannot make ", directory_.string(), ": ", error.message());
   }
 
+  std::unique_ptr<OpObserver> watch(Backend& backend) override {
+    return std::make_unique<OpWatcher>(backend, profiler_);
+  }
+  void write() override {
+    const Summary summary = summary_of(profiler_.profile(), known_resources());
+    const std::optional<BlockTrace>& block = profiler_.block_trace();
+    directory_ == kStandardOutput ? print(summary) : write_files(summary, block);
+    if (block) block->check_found(profiler_.profile());
+  }
+
  private:
-  void write(const Summary& summary, const std::optional<BlockTrace>& block) const override {
+  // One line, so that it can be told from what the program itself prints.
+  static void print(const Summary& summary) {
+    std::cout << totals_of(summary).dump() << '\n';
+    flush_output();
+  }
+  void write_files(const Summary& summary, const std::optional<BlockTrace>& block) const {
     const bool has_block = block && block->found();
     write("report.json", json_of(summary).dump(1) + "\n");
     write("report.txt", table_of(summary));
@@ -76,26 +74,14 @@ class ReportInDirectory final : public CountingReport {
   void write(const char* name, const std::string& text) const { replace_file(directory_ / name, text); }
 
   std::filesystem::path directory_;
-};
-
-// One line, so that it can be told from what the program itself prints.
-class ReportOnStandardOutput final : public CountingReport {
- public:
-  ReportOnStandardOutput() : CountingReport(std::nullopt) {}
-
- private:
-  void write(const Summary& summary, const std::optional<BlockTrace>&) const override {
-    std::cout << totals_of(summary).dump() << '\n';
-    flush_output();
-  }
+  Profiler profiler_;
 };
 
 }  // namespace
 
 std::unique_ptr<Report> start_report(const std::filesystem::path& directory,
                                      const std::optional<std::string>& block) {
-  if (directory == kStandardOutput) return std::make_unique<ReportOnStandardOutput>();
-  return std::make_unique<ReportInDirectory>(directory, block);
+  return std::make_unique<CountingReport>(directory, block);
 }
 
 }  // namespace stagegpt::gpu::emulation

@@ -65,15 +65,8 @@ Occupancy occupancy_of(const KernelSummary& kernel) {
 }
 
 const char* name_of(Kind kind) {
-  switch (kind) {
-    case Kind::read:
-      return "read";
-    case Kind::write:
-      return "write";
-    case Kind::atomic:
-      break;
-  }
-  return "atomic";
+  constexpr const char* kNames[] = {"read", "write", "atomic"};
+  return kNames[static_cast<int>(kind)];
 }
 
 }  // namespace stagegpt::gpu::emulation
