@@ -78,10 +78,8 @@ StreamBackend::StreamBackend(const CudaOptions& options)
       attention_(options.attention),
       precision_(options.precision),
       wgmma_(uses_wgmma(options.attention)),
-      graph_(options.graph) {
-  if (graph_ && !allocator().keeps_blocks())
-    user_error("--gpu-graph: on cannot be combined with STAGEGPT_ALLOCATOR=direct");
-}
+      graph_(options.graph),
+      must_graph_(options.must_graph) {}
 
 StreamBackend::~StreamBackend() {
   try {
