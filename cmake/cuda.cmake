@@ -51,8 +51,8 @@ if(architectures STREQUAL "native")
 endif()
 string(REGEX MATCHALL "[0-9]+" architectures "${architectures}")  # no suffix: 90 of 90a-real
 set(STAGEGPT_FOR_9_0 OFF)
-# cuda/tensor_map.cpp needs 12.5.
-if(90 IN_LIST architectures AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.5)
+# cuda/tensor_map.cpp needs 12.5. CI compiles for 8.0, and these kernels.
+if((90 IN_LIST architectures OR STAGEGPT_THOROUGH) AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.5)
   set(STAGEGPT_FOR_9_0 ON)
 endif()
 list(SORT architectures COMPARE NATURAL)

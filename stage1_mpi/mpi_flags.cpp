@@ -44,12 +44,6 @@ std::optional<Grid> MpiFlags::make_grid(Communicator& world) const {
   return Grid(world, tensor_ranks(), stages());
 }
 
-void MpiFlags::refuse_grid(const char* flag) const {
-  if (tensor_ranks_ * stages_ == 1) return;
-  throw AgreedUserError(
-      concat(stages_ > 1 ? "--pipeline-parallel" : "--tensor-parallel", ": cannot be combined with ", flag));
-}
-
 std::string MpiFlags::description() const {
   const std::string delay = stagegpt::description(network());
   return concat(tensor_ranks_ == 1 ? "" : concat(", ", tensor_ranks_, " tensor ranks"),

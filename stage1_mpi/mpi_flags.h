@@ -28,8 +28,6 @@ class MpiFlags {
   // Divides the ranks as these flags say; nothing if all are data ranks. Throws AgreedUserError if they do
   // not divide. Collective call.
   std::optional<Grid> make_grid(Communicator& world) const;
-  // Throws AgreedUserError, which names `flag`, if a model is divided among ranks.
-  void refuse_grid(const char* flag) const;
   // ", 2 tensor ranks, 4 stages; network delayed: 100 µs"; empty if there is nothing to say.
   std::string description() const;
   double watchdog_seconds() const { return watchdog_seconds_; }

@@ -79,10 +79,8 @@ StreamBackend::StreamBackend(const CudaOptions& options)
       precision_(options.precision),
       wgmma_(uses_wgmma(options.attention)),
       is_7_5_(compute_capability() < 80),
-      graph_(options.graph) {
-  if (graph_ && !allocator().keeps_blocks())
-    user_error("--gpu-graph: on cannot be combined with STAGEGPT_ALLOCATOR=direct");
-}
+      graph_(options.graph),
+      must_graph_(options.must_graph) {}
 
 StreamBackend::~StreamBackend() {
   try {

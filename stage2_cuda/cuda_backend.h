@@ -29,6 +29,7 @@ struct CudaOptions {
   Precision precision = Precision::f32;
   std::shared_ptr<GemmPlans> plans = nullptr;  // of products by the library
   bool graph = false;                          // records repeated work
+  bool must_graph = false;                     // and some of a training step's
 };
 
 class CudaBackend : public Backend, protected Kernels {

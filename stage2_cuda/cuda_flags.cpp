@@ -25,9 +25,11 @@ void CudaFlags::add(CommandLine& command_line) {
 
 std::vector<std::string> CudaFlags::add_training(CommandLine& command_line) {
   constexpr const char* kGraph = "--gpu-graph";
+  graph_ = "auto";
   command_line.choice(
-      kGraph, graph_, {"off", "on"},
-      "launch each training step as CUDA graphs, recorded once: the same bits, fewer launches");
+      kGraph, graph_, {"off", "auto", "on"},
+      "launch each training step as CUDA graphs, recorded once: the same bits, fewer launches; auto: where "
+      "a step can be recorded; on: refuse to train where it cannot");
   return {kGraph};
 }
 
@@ -42,11 +44,12 @@ DeviceInfo CudaFlags::open(Timeline* timeline, int otherwise, int processes) {
     user_error("--gpu-attention: flash-wgmma needs --precision bf16, got \"", precision_, "\"");
   if (plan_flags_.given() && matmul_ != "cublaslt")
     user_error(PlanFlags::kFlag, ": needs --gpu-matmul cublaslt, got \"", matmul_, "\"");
-  if (graph_ == "on" && timeline != nullptr)
-    user_error(
-        "--gpu-graph: on cannot be combined with --profile: a graph is launched as a whole, not op by op");
-  if (graph_ == "on" && platform_->counts())
-    user_error("--gpu-graph: on cannot be combined with --emulator-report, which counts op by op");
+  if (timeline != nullptr) rule_out_graphs("--profile times each op");
+  if (platform_->counts()) rule_out_graphs("--emulator-report counts each op");
+  if (!CachingAllocator::keeps_blocks())
+    rule_out_graphs("STAGEGPT_ALLOCATOR=direct keeps no memory for them");
+  if (graph_ == "on" && !why_no_graphs_.empty())
+    user_error("--gpu-graph: on is not possible, because ", why_no_graphs_);
   if (timeline != nullptr) timeline->show(platform_->live_ranges());
   platform_->start(processes);
   opened_ = device_ ? static_cast<int>(*device_) : otherwise;
@@ -55,6 +58,10 @@ DeviceInfo CudaFlags::open(Timeline* timeline, int otherwise, int processes) {
     user_error("--precision: ", precision_, " needs compute capability 8.0, ", device.name, " has ",
                device.major, '.', device.minor, "; use f32");
   return device;
+}
+
+void CudaFlags::rule_out_graphs(const std::string& why) {
+  if (why_no_graphs_.empty()) why_no_graphs_ = why;
 }
 
 void CudaFlags::read_plans(RankGroup& group, const DeviceInfo& device) {
@@ -66,7 +73,8 @@ CudaOptions CudaFlags::options() const {
           .attention = *gpu_attention_named(attention_),
           .precision = precision(),
           .plans = plans_,
-          .graph = graph_ == "on"};
+          .graph = graph_ != "off" && why_no_graphs_.empty(),
+          .must_graph = graph_ == "on"};
 }
 
 Precision CudaFlags::precision() const {
@@ -81,8 +89,10 @@ TensorMemory CudaFlags::memory(int processes) const {
 }
 
 std::string CudaFlags::description(const DeviceInfo& device) const {
-  return concat(platform_->description(opened_, device), "; ", precision_, ", ",
-                matmul_ == "cublaslt" ? platform_->library() : matmul_ + " matmul");
+  return concat(
+      platform_->description(opened_, device), "; ", precision_, ", ",
+      matmul_ == "cublaslt" ? platform_->library() : matmul_ + " matmul",
+      graph_ == "off" || why_no_graphs_.empty() ? "" : concat("; no CUDA graphs, because ", why_no_graphs_));
 }
 
 std::optional<Peak> CudaFlags::peak(const DeviceInfo& device) const {

@@ -21,6 +21,8 @@ class CudaFlags {
   // Declares the flags of programs that train; returns their names.
   std::vector<std::string> add_training(CommandLine& command_line);
 
+  // --gpu-graph auto becomes off, and description() says why; open() refuses on. The first reason counts.
+  void rule_out_graphs(const std::string& why);
   // Opens the device of --device, or else device `otherwise`. `processes` share the cores of this node.
   // `timeline`: of --profile, or null. Throws UserError if the device cannot be used, or if flags contradict
   // each other.
@@ -48,7 +50,9 @@ class CudaFlags {
   int opened_ = 0;
   PlanFlags plan_flags_;
   std::shared_ptr<GemmPlans> plans_;
-  std::string precision_ = "f32", matmul_ = "cublaslt", attention_ = "flash", graph_ = "off";
+  std::string precision_ = "f32", matmul_ = "cublaslt", attention_ = "flash";
+  std::string graph_ = "off";  // of a program that trains nothing
+  std::string why_no_graphs_;
 };
 
 }  // namespace stagegpt::gpu

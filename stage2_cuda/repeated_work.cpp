@@ -3,15 +3,12 @@
 #include <exception>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "common/base/error.h"
 #include "stage2_cuda/device_objects.h"
 
 namespace stagegpt::gpu {
 namespace {
-
-using Blocks = std::vector<CachingAllocator::Block>;
 
 class RecordedGraph final : public RecordedWork {
  public:
@@ -27,9 +24,9 @@ class RecordedGraph final : public RecordedWork {
 
   // Does nothing and returns false if a tensor has memory that the graph writes.
   bool launch() {
-    if (!allocator_.take(blocks_)) return false;
+    if (!allocator_.take(noted_)) return false;
     launch_graph(graph_, stream_);
-    allocator_.give_back(blocks_);
+    allocator_.give_back(noted_);
     return true;
   }
 
@@ -43,13 +40,13 @@ class RecordedGraph final : public RecordedWork {
       allocator_.stop_noting();
       throw;
     }
-    blocks_ = allocator_.stop_noting();
+    noted_ = allocator_.stop_noting();
     return capture.finish();
   }
 
   CachingAllocator& allocator_;
   StreamHandle stream_;
-  Blocks blocks_;
+  CachingAllocator::Noted noted_;
   Graph graph_;
 };
 
@@ -63,7 +60,12 @@ void repeat(Recording& recording, CachingAllocator& allocator, StreamHandle stre
     recording.recorded.reset();
     return work();  // may free other memory, if there is too little; a recording may not
   }
-  auto graph = std::make_unique<RecordedGraph>(allocator, stream, work);
+  std::unique_ptr<RecordedGraph> graph;
+  try {
+    graph = std::make_unique<RecordedGraph>(allocator, stream, work);
+  } catch (const OutOfMemory&) {
+    return work();
+  }
   check(graph->launch(), "repeated work: its own memory is in use");
   recording.recorded = std::move(graph);
 }

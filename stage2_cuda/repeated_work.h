@@ -3,7 +3,8 @@
 //
 // A graph contains the addresses of its tensors. Those that it allocates are freed when the host has recorded
 // it, and other work may use their memory until the graph is launched again. If a tensor has their memory at
-// that time, the work is done op by op once more, and recorded the time after.
+// that time, the work is done op by op once more, and recorded the time after. The same happens if a
+// recording finds too little memory: op by op, blocks that are kept for reuse may be freed first.
 #pragma once
 
 #include <functional>

@@ -58,6 +58,7 @@ class StreamBackend final : public CudaBackend {
   void synchronize() override { gpu::synchronize(stream_); }
   StreamHandle stream() const override { return stream_; }
   bool records() const override { return graph_; }
+  bool must_record() const override { return must_graph_; }
   bool reads_quantised_rows() const override { return false; }
   std::unique_ptr<WorkTimer> make_timer() override { return std::make_unique<EventTimer>(stream_); }
 
@@ -141,7 +142,7 @@ class StreamBackend final : public CudaBackend {
   Precision precision_;
   bool wgmma_;   // attention is computed by attention_wgmma.h, where it can
   bool is_7_5_;  // the device has less shared memory than those of compute capability 8.0
-  bool graph_;
+  bool graph_, must_graph_;
   // Counters of blocks that have finished, all zero between kernels. The last ones are used, and earlier ones
   // may be used by a graph.
   std::vector<Tensor> counters_;

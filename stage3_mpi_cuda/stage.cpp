@@ -56,7 +56,6 @@ class MpiCudaStage final : public Stage {
     machine_.communicator = recorded(
         timeline, make_device_communicator(transport, group_, *backend, mpi_.algorithm(), mpi_.network()));
     machine_.backend = std::move(backend);
-    refuse_with_grid();
     machine_.grid = mpi_.make_grid(*machine_.communicator);
     machine_.sync = make_gradient_sync(mpi_.gradient_sync(), machine_.ranks().data(), *machine_.backend);
     machine_.memory = cuda_.memory(gpu::ranks_on_gpu_of(group_, placement_, device));
@@ -85,14 +84,12 @@ class MpiCudaStage final : public Stage {
   void end_all(const std::string& why, int exit_code) override { session_.end_all(why, exit_code); }
 
  private:
-  // Throws AgreedUserError for flags that do not go with a model that is divided among ranks.
-  void refuse_with_grid() const {
-    if (cuda_.options().graph) mpi_.refuse_grid("--gpu-graph on: the ranks communicate within a pass");
-  }
   // Opens this rank's GPU. Throws AgreedUserError if ranks share a GPU without --share-gpu.
   gpu::DeviceInfo open_device(Timeline* timeline) {
     gpu::DeviceInfo device;
     int devices = 0;
+    if (mpi_.tensor_ranks() * mpi_.stages() > 1)
+      cuda_.rule_out_graphs("the ranks of a divided model communicate within a pass");
     agree(group_, [&] {
       devices = gpu::device_count();
       device = cuda_.open(timeline, gpu::default_device(placement_, devices),

@@ -6,6 +6,7 @@
 #include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/train/step_metrics.h"
+#include "common/train/step_passes.h"
 
 namespace stagegpt {
 namespace {
@@ -79,6 +80,7 @@ double rounded(double seconds) { return seconds < 10 ? std::round(10 * seconds) 
 void describe_run(const TrainOptions& options, const Gpt2Config& config, const Corpus& corpus,
                   const Machine& machine) {
   const ParameterTable table = gpt2_parameter_table(config);
+  const bool graphs = repeats_passes(*machine.backend, *machine.sync, options.run.trainer);
   std::cerr << options.model_label << ": " << grouped(table.numel()) << " parameters, ";
   if (!config.frozen.empty()) std::cerr << grouped(table.trained_numel()) << " of them trained, ";
   std::cerr << config.n_layer << (config.n_layer == 1 ? " layer, " : " layers, ") << config.n_head
@@ -87,7 +89,7 @@ void describe_run(const TrainOptions& options, const Gpt2Config& config, const C
             << "\ndata: " << describe_data(options.corpus.data, corpus) << ", vocabulary "
             << describe_vocabulary(config, *corpus.tokenizer) << '\n'
             << describe_validation(options.run, corpus.validation.size(), config.block_size)
-            << "\nmachine: " << machine.description << '\n';
+            << "\nmachine: " << machine.description << (graphs ? "; with CUDA graphs" : "") << '\n';
 }
 
 void print_result(const TrainingRunConfig& config, const fs::path& run, const TrainingResult& result) {

@@ -72,6 +72,8 @@ class Backend {
   // that exist before it. Without records() it is called every time, and also while ops are observed.
   void repeat(Recording& recording, const std::function<void()>& work);
   virtual bool records() const { return false; }
+  // Whether a training that can repeat none of its passes is to be refused.
+  virtual bool must_record() const { return false; }
   // What the process has asked of its device so far; nothing if there is none.
   virtual std::optional<DeviceWork> device_work() const { return std::nullopt; }
   // FLOP/s of fused multiply-adds on values in registers, by all threads: measured, in about 10 ms. Nothing

@@ -23,7 +23,9 @@ std::size_t size_class(std::size_t bytes) {
   return (wanted + step - 1) / step * step;
 }
 
-bool is_caching() {
+}  // namespace
+
+bool CachingAllocator::keeps_blocks() {
   const char* const value = std::getenv("STAGEGPT_ALLOCATOR");
   const std::string_view mode = value == nullptr ? "caching" : value;
   if (mode != "caching" && mode != "direct")
@@ -31,10 +33,8 @@ bool is_caching() {
   return mode == "caching";
 }
 
-}  // namespace
-
 CachingAllocator::CachingAllocator(std::unique_ptr<MemorySource> source)
-    : source_(std::move(source)), keeps_blocks_(is_caching()) {}
+    : source_(std::move(source)), keeps_blocks_(keeps_blocks()) {}
 
 std::size_t CachingAllocator::block_size(std::size_t bytes) const {
   return keeps_blocks_ ? size_class(bytes) : std::max<std::size_t>(bytes, 1);
@@ -59,18 +59,19 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     stats_.bytes_reserved += size;
     ++stats_.source_allocations;
   }
-  if (noted_) noted_->push_back({block, size});
+  if (noted_) noted_->blocks.push_back({block, size});
   watch(block, size, bytes);
   stats_.bytes_in_use += size;
   stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
+  if (noted_) noted_->peak_bytes = std::max(noted_->peak_bytes, stats_.bytes_in_use);
   return block;
 }
 
 void CachingAllocator::fail(std::size_t bytes) const {
   const std::optional<std::size_t> free = source_->free_bytes();
-  throw std::runtime_error(concat("out of memory: ", bytes, " bytes asked for, ", stats_.bytes_in_use,
-                                  " in use", free ? concat(", ", *free, " free on the device") : "",
-                                  "; a smaller --batch-size or --block-size needs less"));
+  throw OutOfMemory(concat("out of memory: ", bytes, " bytes asked for, ", stats_.bytes_in_use, " in use",
+                           free ? concat(", ", *free, " free on the device") : "",
+                           "; a smaller --batch-size or --block-size needs less"));
 }
 
 void CachingAllocator::deallocate(void* block, std::size_t bytes) noexcept {
@@ -88,33 +89,36 @@ bool CachingAllocator::is_free(const Block& block) {
 
 void CachingAllocator::start_noting() {
   const std::lock_guard lock(mutex_);
-  noted_.emplace();
+  noted_ = Noted{.blocks = {}, .bytes_before = stats_.bytes_in_use, .peak_bytes = stats_.bytes_in_use};
 }
 
-std::vector<CachingAllocator::Block> CachingAllocator::stop_noting() {
+CachingAllocator::Noted CachingAllocator::stop_noting() {
   const std::lock_guard lock(mutex_);
-  std::vector<Block> blocks = std::exchange(noted_, std::nullopt).value();
+  Noted noted = std::exchange(noted_, std::nullopt).value();
+  std::vector<Block>& blocks = noted.blocks;
   std::ranges::sort(blocks, std::less(), &Block::memory);
   const auto repeated = std::ranges::unique(blocks, std::equal_to(), &Block::memory);
   blocks.erase(repeated.begin(), repeated.end());
   std::erase_if(blocks, [&](const Block& block) { return !is_free(block); });
-  return blocks;
+  return noted;
 }
 
-bool CachingAllocator::take(std::span<const Block> blocks) {
+bool CachingAllocator::take(const Noted& noted) {
   const std::lock_guard lock(mutex_);
-  if (!std::ranges::all_of(blocks, [&](const Block& block) { return is_free(block); })) return false;
-  for (const auto& [memory, bytes] : blocks) {
+  if (!std::ranges::all_of(noted.blocks, [&](const Block& block) { return is_free(block); })) return false;
+  // The work does not use all blocks at the same time.
+  stats_.peak_bytes_in_use =
+      std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use + noted.peak_bytes - noted.bytes_before);
+  for (const auto& [memory, bytes] : noted.blocks) {
     std::erase(free_blocks_[bytes], memory);
     watch(memory, bytes, bytes);
     stats_.bytes_in_use += bytes;
   }
-  stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
   return true;
 }
 
-void CachingAllocator::give_back(std::span<const Block> blocks) noexcept {
-  for (const auto& [memory, bytes] : blocks) deallocate(memory, bytes);
+void CachingAllocator::give_back(const Noted& noted) noexcept {
+  for (const auto& [memory, bytes] : noted.blocks) deallocate(memory, bytes);
 }
 
 MemoryStats CachingAllocator::stats() const {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <unordered_map>
 #include <vector>
 
@@ -37,6 +38,10 @@ struct MemoryStats {
   std::int64_t source_allocations = 0;
 };
 
+struct OutOfMemory : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 class CachingAllocator {
  public:
   // Throws UserError if the environment holds another value than "caching" or "direct".
@@ -45,8 +50,8 @@ class CachingAllocator {
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
-  // A block of at least `bytes`; its contents are undefined. Throws std::runtime_error if the source has not
-  // enough memory even after all blocks that are kept for reuse have been returned to it.
+  // A block of at least `bytes`; its contents are undefined. Throws OutOfMemory if the source has not enough
+  // memory even after all blocks that are kept for reuse have been returned to it.
   void* allocate(std::size_t bytes);
   // `bytes` must be what was passed to allocate().
   void deallocate(void* block, std::size_t bytes) noexcept;
@@ -63,12 +68,16 @@ class CachingAllocator {
     void* memory = nullptr;
     std::size_t bytes = 0;
   };
+  struct Noted {
+    std::vector<Block> blocks;
+    std::size_t bytes_before = 0, peak_bytes = 0;  // in use before the work, and at most during it
+  };
   void start_noting();
-  std::vector<Block> stop_noting();
-  bool take(std::span<const Block> blocks);
-  void give_back(std::span<const Block> blocks) noexcept;
-  // False with STAGEGPT_ALLOCATOR=direct: then there is never a free block.
-  bool keeps_blocks() const { return keeps_blocks_; }
+  Noted stop_noting();
+  bool take(const Noted& noted);
+  void give_back(const Noted& noted) noexcept;
+  // False with STAGEGPT_ALLOCATOR=direct: then there is never a free block. Throws as the constructor does.
+  static bool keeps_blocks();
 
   MemoryStats stats() const;
   // Sets the peak to the memory that is in use now.
@@ -88,7 +97,7 @@ class CachingAllocator {
   std::unique_ptr<MemorySource> source_;
   bool keeps_blocks_;
   std::unordered_map<std::size_t, std::vector<void*>> free_blocks_;  // by size class
-  std::optional<std::vector<Block>> noted_;
+  std::optional<Noted> noted_;
   MemoryStats stats_;
 };
 

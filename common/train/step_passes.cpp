@@ -8,6 +8,11 @@
 
 namespace stagegpt {
 
+bool repeats_passes(const Backend& backend, const GradientSync& sync, const TrainerConfig& config) {
+  return backend.records() &&
+         (!sync.traits().communicates || config.reproducible || config.grad_accumulation > 1);
+}
+
 StepPasses::StepPasses(Backend& backend, const Grid& grid, GradientSync& sync, LanguageModel& model,
                        const DataLoader& data, const TrainerConfig& config, PhaseClock& clock)
     : backend_(backend),
@@ -22,11 +27,10 @@ StepPasses::StepPasses(Backend& backend, const Grid& grid, GradientSync& sync, L
       clock_(clock),
       schedule_(make_schedule(backend, grid_, model, division().sub_batch_size(), batches_.seq_len())) {
   if (config.reproducible) tree_.emplace(backend, division().owned_sub_batches);
-  if (backend.records() && sync.traits().communicates && division().micro_steps == 1 &&
-      !config.reproducible) {
+  if (backend.must_record() && !repeats_passes(backend, sync, config)) {
     throw AgreedUserError(
-        "--gpu-graph: on repeats the micro-steps before a step's last one, which sends gradients: it needs "
-        "--grad-accumulation 2 or more");
+        "--gpu-graph: on is not possible, because the last micro-step of a step sends gradients and is not "
+        "recorded, and here it is the only one: add --grad-accumulation 2 or more, or --reproducible");
   }
 }
 

@@ -22,6 +22,9 @@
 
 namespace stagegpt {
 
+// Whether passes are repeated, as Backend::repeat() says: all but those that send gradients.
+bool repeats_passes(const Backend& backend, const GradientSync& sync, const TrainerConfig& config);
+
 class StepPasses final : private PassWork {
  public:
   // The arguments are as for Trainer, and outlive this; the clock times the phases.

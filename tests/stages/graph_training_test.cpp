@@ -1,9 +1,12 @@
-// Training with its steps in CUDA graphs (--gpu-graph on): on the emulator and on a GPU.
+// Training with its steps in CUDA graphs (--gpu-graph): on the emulator and on a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "stage2_cuda/cuda_backend.h"
+#include "stage2_cuda/device_memory_source.h"
+#include "stage2_cuda/device_objects.h"
+#include "stage2_cuda/repeated_work.h"
 #include "stage2_cuda/runtime.h"
 #include "tests/support/small_training.h"
 
@@ -110,6 +113,60 @@ TEST(GraphTraining, LeavesTheMemoryOfOtherTensorsAlone) {
     EXPECT_EQ(std::ranges::count(values, 12345), std::ssize(values)) << other.bytes() << " bytes";
   }
   expect_same_arenas(with, without);
+}
+
+// Device memory of 1,024 bytes.
+class SmallMemory final : public gpu::DeviceMemorySource {
+ public:
+  void* allocate(std::size_t bytes) override {
+    if (used_ + bytes > 1024) return nullptr;
+    used_ += bytes;
+    return DeviceMemorySource::allocate(bytes);
+  }
+  void deallocate(void* block, std::size_t bytes) noexcept override {
+    used_ -= bytes;
+    DeviceMemorySource::deallocate(block, bytes);
+  }
+
+ private:
+  std::size_t used_ = 0;
+};
+
+// While a graph is recorded, no free block goes back to the source, so that memory may be too little.
+TEST(RepeatedWork, ThatFindsTooLittleMemoryIsRecordedLater) {
+  gpu::open_device(0);
+  const gpu::Stream stream;
+  const gpu::DeviceBlock in = gpu::device_block(4), out = gpu::device_block(4);
+  CachingAllocator allocator(std::make_unique<SmallMemory>());
+  Recording recording;
+  int calls = 0;
+  float value = 1;
+  const auto expect_copy = [&] {
+    gpu::copy_to_device(in.get(), &++value, sizeof(value), stream);
+    gpu::synchronize(stream);
+    gpu::repeat(recording, allocator, stream, [&] {
+      ++calls;
+      void* const block = allocator.allocate(512);
+      gpu::copy_on_device(block, in.get(), sizeof(value), stream);
+      gpu::copy_on_device(out.get(), block, sizeof(value), stream);
+      allocator.deallocate(block, 512);
+    });
+    float copied = 0;
+    gpu::copy_to_host(&copied, out.get(), sizeof(copied), stream);
+    gpu::synchronize(stream);
+    EXPECT_EQ(copied, value);
+  };
+  expect_copy();
+  void* const other = allocator.allocate(512);
+  allocator.deallocate(allocator.allocate(256), 256);
+  expect_copy();
+  EXPECT_EQ(recording.recorded, nullptr);
+  EXPECT_EQ(calls, 3) << "op by op, a recording without an end, op by op";
+  expect_copy();
+  EXPECT_NE(recording.recorded, nullptr);
+  expect_copy();
+  EXPECT_EQ(calls, 4) << "the graph was launched";
+  allocator.deallocate(other, 512);
 }
 
 // A trace reads every tensor of a pass, which is then done op by op.

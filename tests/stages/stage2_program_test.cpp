@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "common/base/error.h"
 #include "tests/support/trained_runs.h"
 
 namespace stagegpt::test {
@@ -9,6 +10,8 @@ namespace {
 
 constexpr const char* kTiny = STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin";
 constexpr const char* kTinyState = STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin";
+
+const RunOptions kDirect = {.environment = {{"STAGEGPT_ALLOCATOR", "direct"}}};
 
 class Stage2Emulated : public TrainedRuns {
  protected:
@@ -322,17 +325,32 @@ TEST_F(Stage2Emulated, AStepIsGraphsWithTheSameBits) {
       with_flags(kFewSequences, {"--grad-accumulation", "2", "--dropout", "0.1", "--stop-after", "6",
                                  "--eval-every", "2", "--sample-every", "3", "--trace-steps", "1",
                                  "--max-new-tokens", "10", "--grad-clip", "0.1", "--warmup-steps", "3"});
-  for (const std::string graph : {"off", "on"})
-    stage2("train", small(graph, with_flags(flags, {"--gpu-graph", graph})));
-  EXPECT_EQ(hash_after(6, "on"), hash_after(6, "off"));
-  EXPECT_EQ(metric("on", "loss"), metric("off", "loss"));
+  stage2("train", small("default", flags));
+  stage2("train", small("off", with_flags(flags, {"--gpu-graph", "off"})));
+  EXPECT_EQ(hash_after(6, "default"), hash_after(6, "off"));
+  EXPECT_EQ(metric("default", "loss"), metric("off", "loss"));
+}
+
+// A run that was begun without graphs, by a program whose default that was, goes on without.
+TEST_F(Stage2Emulated, ARunKeepsItsChoiceOfGraphs) {
+  const auto has_graphs = [](const ProgramResult& result) {
+    return result.errors.find("; with CUDA graphs\n") != std::string::npos;
+  };
+  const Arguments flags = with_flags(kFewSequences, {"--stop-after", "3", "--dropout", "0.1"});
+  EXPECT_TRUE(has_graphs(stage2("train", small("default", flags))));
+  EXPECT_FALSE(has_graphs(stage2("train", small("off", with_flags(flags, {"--gpu-graph", "off"})))));
+  for (const char* run : {"default", "off"}) {
+    const bool graphs = has_graphs(stage2("train", {"--resume", run, "--stop-after", "6"}));
+    EXPECT_EQ(graphs, run == std::string("default"));
+  }
+  EXPECT_EQ(hash_after(6, "default"), hash_after(6, "off"));
 }
 
 // A watched step is no graph, the steps between are.
 TEST_F(Stage2Emulated, LayersAreTheSameWithGraphsAndWithout) {
   const Arguments steps = with_flags(kFourSteps, {"--grad-accumulation", "2"});
   const Arguments watched = with_flags(steps, {"--watch-layers", "2"});
-  stage2("train", small("off", watched));
+  stage2("train", small("off", with_flags(watched, {"--gpu-graph", "off"})));
   stage2("train", small("on", with_flags(watched, {"--gpu-graph", "on"})));
   stage2("train", small("not_watched", with_flags(steps, {"--gpu-graph", "on"})));
   expect_same_layers("on", "off", 0);
@@ -344,19 +362,32 @@ TEST_F(Stage2Emulated, LayersAreTheSameWithGraphsAndWithout) {
 
 TEST_F(Stage2Emulated, RefusesGraphsOfWhatIsWatchedOpByOp) {
   expect_failure(run("train", small("run", {"--gpu-graph", "on", "--profile", "p.json"})), 2,
-                 "--gpu-graph: on cannot be combined with --profile");
-  expect_failure(
-      run("train", small("run", {"--gpu-graph", "on"}), {.environment = {{"STAGEGPT_ALLOCATOR", "direct"}}}),
-      2, "--gpu-graph: on cannot be combined with STAGEGPT_ALLOCATOR=direct");
+                 "--gpu-graph: on is not possible, because --profile times each op");
+  expect_failure(run("train", small("run", {"--gpu-graph", "on"}), kDirect), 2,
+                 "--gpu-graph: on is not possible, because STAGEGPT_ALLOCATOR=direct keeps no memory");
 #ifdef STAGEGPT_PROFILE
   expect_failure(run("train", small("run", {"--gpu-graph", "on", "--emulator-report", "r"})), 2,
-                 "--gpu-graph: on cannot be combined with --emulator-report");
+                 "--gpu-graph: on is not possible, because --emulator-report counts each op");
 #endif
   EXPECT_FALSE(std::filesystem::exists(directory_.path() / "run"));
 }
 
+TEST_F(Stage2Emulated, RecordsNoGraphsOfWhatIsWatchedOpByOp) {
+  const auto expect_none = [](const ProgramResult& result, const char* why) {
+    const std::string said = concat("; no CUDA graphs, because ", why, "\n");
+    EXPECT_NE(expect_done(result).errors.find(said), std::string::npos) << result.errors;
+  };
+  const Arguments flags = with_flags(kFewSequences, {"--stop-after", "3"});
+  stage2("train", small("default", flags));
+  expect_none(run("train", small("profile", with_flags(flags, {"--profile", "p.json"}))),
+              "--profile times each op");
+  expect_none(run("train", small("direct", flags), kDirect),
+              "STAGEGPT_ALLOCATOR=direct keeps no memory for them");
+  for (const char* run : {"profile", "direct"}) EXPECT_EQ(hash_after(3, run), hash_after(3, "default"));
+}
+
 TEST_F(Stage2Emulated, RefusesGraphsOfStepsWhereNothingIsTrained) {
-  for (const char* graph : {"on", "off"}) {
+  for (const char* graph : {"on", "auto", "off"}) {
     expect_failure(run("bench", {"--generate", "--gpu-graph", graph}), 2,
                    "--gpu-graph: cannot be combined with --generate");
   }
@@ -368,7 +399,7 @@ TEST_F(Stage2Emulated, AStepHasFewLaunchesNoAllocationAndOneWait) {
   for (const std::string precision : {"f32", "bf16"}) {
     const ProgramResult result = stage2(
         "bench", {"--n-layer", "12", "--n-embd", "32", "--n-head", "2", "--batch-size", "2", "--seq-len", "8",
-                  "--steps", "1", "--warmup", "3", "--json", "--precision", precision});
+                  "--steps", "1", "--warmup", "3", "--json", "--precision", precision, "--gpu-graph", "off"});
     const auto work = nlohmann::json::parse(result.output)["device_work"];
     // A layer has 4 products and 4 kernels in the forward, 8 products and 12 kernels in the backward: in
     // each, one of them is for GELU, and 4 of the backward's are for gradients of biases. In bf16 these are
@@ -387,7 +418,7 @@ TEST_F(Stage2Emulated, AStepHasFewLaunchesNoAllocationAndOneWait) {
 TEST_F(Stage2Emulated, AStepInGraphsHasTwoLaunches) {
   const ProgramResult result =
       stage2("bench", {"--n-layer", "1", "--n-embd", "32", "--n-head", "2", "--batch-size", "2", "--seq-len",
-                       "8", "--steps", "1", "--warmup", "3", "--json", "--gpu-graph", "on"});
+                       "8", "--steps", "1", "--warmup", "3", "--json"});
   const auto work = nlohmann::json::parse(result.output)["device_work"];
   EXPECT_EQ(work["graphs"], 2);
   EXPECT_EQ(work["in_graphs"], work["launches"]);

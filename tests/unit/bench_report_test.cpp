@@ -285,7 +285,7 @@ others )"),
   report.device_work->graphs = 2;
   report.device_work->in_graphs = 230;
   EXPECT_NE(printed(report).find(R"(
-graphs               2      launched in a step, with 230 of these launches in them
+graphs               2      launched in a step, with 230 of these launches in them; backward contains forward
 waits )"),
             std::string::npos)
       << printed(report);

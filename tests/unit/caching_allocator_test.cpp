@@ -176,25 +176,26 @@ class NotedBlocks : public CachingAllocatorTest {
   std::size_t in_use() const { return allocator_->stats().bytes_in_use; }
 
   void* kept_ = nullptr;
-  std::vector<CachingAllocator::Block> noted_;
+  CachingAllocator::Noted noted_;
 };
 
 TEST_F(NotedBlocks, are_those_allocated_meanwhile_that_are_free_again) {
   std::set<std::size_t> sizes;
-  for (const auto& block : noted_) sizes.insert(block.bytes);
-  EXPECT_EQ(noted_.size(), 2u);
+  for (const auto& block : noted_.blocks) sizes.insert(block.bytes);
+  EXPECT_EQ(noted_.blocks.size(), 2u);
   EXPECT_EQ(sizes, (std::set<std::size_t>{1024, 2048}));
   allocator_->deallocate(allocator_->allocate(1024), 1024);  // is not noted any more
-  EXPECT_EQ(noted_.size(), 2u);
+  EXPECT_EQ(noted_.blocks.size(), 2u);
 }
 
 TEST_F(NotedBlocks, are_taken_and_given_back_together) {
   allocator_->forget_peak();
   ASSERT_TRUE(allocator_->take(noted_));
   EXPECT_EQ(in_use(), 512u + 1024 + 2048);
+  EXPECT_EQ(allocator_->stats().peak_bytes_in_use, 512u + 2048) << "they were used one after the other";
   EXPECT_FALSE(allocator_->take(noted_)) << "they are in use";
   void* const other = allocator_->allocate(1024);
-  for (const auto& block : noted_) EXPECT_NE(other, block.memory);
+  for (const auto& block : noted_.blocks) EXPECT_NE(other, block.memory);
   allocator_->deallocate(other, 1024);
   allocator_->give_back(noted_);
   EXPECT_EQ(in_use(), 512u);

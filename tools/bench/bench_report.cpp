@@ -79,8 +79,10 @@ void print_device_work(const DeviceWork& work) {
       static_cast<long long>(work.products), static_cast<long long>(work.fills),
       static_cast<long long>(work.copies));
   if (work.graphs > 0) {
-    std::printf("graphs      %10lld      launched in a step, with %lld of these launches in them\n",
-                static_cast<long long>(work.graphs), static_cast<long long>(work.in_graphs));
+    std::printf(
+        "graphs      %10lld      launched in a step, with %lld of these launches in them; backward contains "
+        "forward\n",
+        static_cast<long long>(work.graphs), static_cast<long long>(work.in_graphs));
   }
   std::printf(
       "waits       %10lld      of the host for the device in a step; %lld allocations of device memory\n",

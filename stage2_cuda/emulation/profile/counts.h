@@ -109,11 +109,15 @@ struct Race {
 
 struct KernelCounts {
   Count launches = 0, blocks = 0;
-  unsigned block_threads = 0;    // of the last launch
-  std::size_t shared_bytes = 0;  // the most of a block
-  std::map<Instruction, AccessCounts> accesses;
-  std::map<std::pair<std::string, std::string>, CallCounts> calls;  // by call and line
-  std::map<std::size_t, Traffic> arguments;                         // by number of the pointer argument
+  unsigned block_threads = 0;                                         // of the last launch
+  std::size_t shared_bytes = 0;                                       // the most of a block
+  std::map<std::pair<Instruction, unsigned>, AccessCounts> accesses;  // by bytes, too: a copy's may differ
+  std::map<std::pair<std::string, std::string>, CallCounts> calls;    // by call and line
+  std::map<std::size_t, Traffic> arguments;                           // by number of the pointer argument
+  void add(Instruction instruction, const AccessCounts& request) {
+    const auto [counts, is_new] = accesses.try_emplace({instruction, request.bytes}, request);
+    if (!is_new) counts->second.add(request);
+  }
   Traffic traffic() const {
     Traffic sum;
     for (const auto& [number, traffic] : arguments) sum += traffic;

@@ -130,8 +130,7 @@ void Profiler::finish(unsigned warp) {
   warps_[warp].finish([&](Instruction instruction, const AccessCounts& of_lane, const WarpAccess& access) {
     AccessCounts request = of_lane;
     request.add(access, existing);
-    const auto [counts, is_new] = kernel_->accesses.try_emplace(instruction, request);
-    if (!is_new) counts->second.add(request);
+    kernel_->add(instruction, request);
     if (tracing_) trace_->add_request(warp, instruction, request, access);
   });
   if (tracing_) trace_->end_segment(warp);
@@ -210,8 +209,7 @@ void Profiler::reads_for_copy(const void* from, std::size_t bytes, const void* c
   const auto address = reinterpret_cast<std::uintptr_t>(from);
   AccessCounts request{.bytes = static_cast<unsigned>(bytes)};
   request.add(WarpAccess{.mask = 1, .bytes = request.bytes, .address = {address}}, 1);
-  const auto [counts, is_new] = kernel_->accesses.try_emplace(caller, request);
-  if (!is_new) counts->second.add(request);
+  kernel_->add(caller, request);
   add_global(address, request, caller);
 }
 

@@ -14,7 +14,7 @@ std::map<Instruction, LineChain> all_lines(const Profile& profile) {
   std::vector<Instruction> callers;
   for (const auto& [name, kernel] : profile.kernels) {
     std::ranges::transform(kernel.accesses, std::back_inserter(callers),
-                           [](const auto& entry) { return entry.first; });
+                           [](const auto& entry) { return entry.first.first; });
   }
   std::ranges::sort(callers);
   callers.erase(std::ranges::unique(callers).begin(), callers.end());
@@ -28,8 +28,8 @@ KernelSummary summary_of(const std::string& name, const KernelCounts& kernel,
   // Copies of a line's instruction, as in an unrolled loop, are one.
   using Key = std::tuple<LineChain, bool, Kind, unsigned>;
   std::map<Key, AccessCounts> merged;
-  for (const auto& [instruction, counts] : kernel.accesses) {
-    const Key key{lines.at(instruction), counts.shared, counts.kind, counts.bytes};
+  for (const auto& [access, counts] : kernel.accesses) {
+    const Key key{lines.at(access.first), counts.shared, counts.kind, counts.bytes};
     const auto [entry, is_new] = merged.try_emplace(key, counts);
     if (!is_new) entry->second.add(counts);
     (counts.shared ? summary.shared_total : summary.global_total).add(counts);

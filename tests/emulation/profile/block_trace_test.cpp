@@ -76,8 +76,8 @@ TEST_F(BlockTraceTest, its_requests_are_those_of_the_report) {
       if (!is_new) sum->second.add(event.counts);
     }
     ASSERT_EQ(sums.size(), kernel().accesses.size());
-    for (const auto& [instruction, counts] : kernel().accesses) {
-      const AccessCounts& sum = sums.at(instruction);
+    for (const auto& [access, counts] : kernel().accesses) {
+      const AccessCounts& sum = sums.at(access.first);
       EXPECT_EQ(sum.requests, counts.requests);
       EXPECT_EQ(sum.lanes, counts.lanes);
       EXPECT_EQ(sum.existing_lanes, counts.existing_lanes);

@@ -79,6 +79,23 @@ TEST_F(EmulatorProfile, copies_and_products_of_a_warpgroup) {
   EXPECT_EQ(calls, expected);
 }
 
+// One line copies rows of 96 bytes, and at another launch rows of 128.
+TEST_F(EmulatorProfile, copies_of_different_widths_are_told_apart) {
+  const EmulatedDevice device(90);
+  for (const std::int64_t columns : {48, 64}) {
+    const DeviceArray<Bf16> rows(std::vector<Bf16>(static_cast<std::size_t>(37 * columns)));
+    run_warpgroup(out_.data(), in_.data(), gpu::make_tensor_map(rows.data(), {columns, 1, 37, 1}));
+  }
+  std::map<unsigned, std::uint64_t> requests;  // by bytes
+  const Summary summary = summary_of(profiler_.profile());
+  for (const LineAccess& line : summary.kernels.at(0).lines) {
+    if (!line.counts.shared && line.counts.kind == Kind::read)
+      requests[line.counts.bytes] += line.counts.requests;
+  }
+  const std::map<unsigned, std::uint64_t> expected = {{96, 37}, {128, 37}, {256, 2}};
+  EXPECT_EQ(requests, expected);
+}
+
 TEST_F(EmulatorProfile, atomic_operations) {
   run_atomic(counter_.data());
   const AccessCounts atomics = counts(false, Kind::atomic);

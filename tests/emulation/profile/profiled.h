@@ -21,7 +21,7 @@ class ProfileTest : public testing::Test {
   AccessCounts counts(bool shared, Kind kind) {
     AccessCounts sum;
     sum.shared = shared;
-    for (const auto& [instruction, counts] : kernel().accesses) {
+    for (const auto& [access, counts] : kernel().accesses) {
       if (counts.shared == shared && counts.kind == kind) sum.add(counts);
     }
     return sum;
