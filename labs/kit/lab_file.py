@@ -21,6 +21,8 @@ from pathlib import Path, PurePosixPath
 
 from kit import cpp, signatures
 
+ANSWER_POINTS = 10  # of answers.md, in each lab
+
 
 class LabError(Exception):
     """A mistake in a lab file, in a submission or on the command line: one line, exit code 2."""
