@@ -19,7 +19,7 @@ MARK = ".lab"  # a JSON object at the top of a starter
 
 # What labs/lab needs in a starter. The others belong to instructors.
 _KIT = {"__init__.py", "building.py", "checks.py", "commands.py", "cpp.py", "cutter.py", "lab_file.py", "report.py",
-        "signatures.py", "starter.py", "submission.py", "test_output.py", "todo.h", "tree.py"}
+        "starter.py", "submission.py", "test_output.py", "todo.h", "tree.py"}
 
 _OF_MAINTAINERS = (".github/", ".ci/")  # a push of a student's repository runs no workflow
 
