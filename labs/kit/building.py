@@ -12,6 +12,7 @@ from pathlib import Path
 from kit.lab_file import LabError
 
 PRESET = "release"
+_FEW_STEPS, _STEP_SECONDS = 5, 8  # of processor time, measured for the programs of labs 4 and 5
 
 
 def build_directory(tree: Path) -> Path:
@@ -42,6 +43,21 @@ def build(directory: Path, targets: list[str], progress: Callable[[str], None] =
     if len(targets) == 1:
         return {targets[0]: first_error(output)}
     return {target: error for one in targets for target, error in build(directory, [one]).items()}
+
+
+def steps(directory: Path, targets: list[str]) -> int:
+    """How many commands a build of targets would run; 0 if all is built."""
+    found = re.findall(r"^\[\d+/(\d+)\]", _run(["ninja", "-C", str(directory), "-n", *targets], directory).stdout, re.MULTILINE)
+    return int(found[-1]) if found else 0
+
+
+def announce(directory: Path, targets: list[str], out=None) -> None:
+    """Says what is about to be built, and how long it takes, unless it is little."""
+    if (number := steps(directory, targets)) > _FEW_STEPS:
+        processors = len(os.sched_getaffinity(0))
+        minutes = max(1, round(number * _STEP_SECONDS / 60 / processors))
+        print(f"{' '.join(targets)}: {number} steps to build, about {minutes} minute{'s' * (minutes > 1)} on {processors} processors",
+              file=out or sys.stderr, flush=True)
 
 
 @cache

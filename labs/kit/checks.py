@@ -1,5 +1,6 @@
 """Runs the check lines of a lab: tests of the product, on one rank or several."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,18 @@ SECONDS = 300.0  # the limit of one test program
 ENVIRONMENT = {"MALLOC_PERTURB_": "128", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
                "OMPI_MCA_btl_base_warn_component_unused": "0"}
+
+
+# What a message of the emulator asks for, whatever the check is about.
+_OF_THE_EMULATOR = {
+    r"no barrier in between|which is uninitialised": "A barrier is missing: what one thread writes to a shared array, another reads "
+                                                     "only behind a barrier; and before it is written again, all have read it.",
+    r"calls __syncthreads\w* .*while thread": "All threads of a block must reach the same barrier: it may not be in a branch that some skip.",
+    r"has exited, but thread": "All threads that a barrier or a shuffle waits for must reach it: those without work return behind it.",
+    r"beyond its \d+ elements": "An index is beyond the shared array that is named. Which threads have an element there?",
+    r"beyond an allocation": "An index is beyond an array of device memory; the message counts the kernel's arguments from 1. Threads "
+                             "without an element must not read or write.",
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,11 @@ def run_on_all(build_dir: Path, check: Check, runner: commands.Runner = commands
         if not outcome.passed:
             return Outcome(outcome.status, outcome.message, total)
     return Outcome("passed", "", total)
+
+
+def hints(check: Check, message: str) -> list[str]:
+    """The hints that fit a message: those for the emulator's words, or else the check's own."""
+    return [hint for words, hint in _OF_THE_EMULATOR.items() if re.search(words, message)] or check.hint.splitlines()
 
 
 def judge(check: Check, ended: commands.Ended) -> tuple[str, str]:

@@ -4,12 +4,11 @@ A function is named by its signature. Its body is replaced by a hint and a call 
 is needed in the source.
 """
 
-import difflib
 import re
 from dataclasses import dataclass
 
-from kit import cpp, signatures
-from kit.lab_file import Cut, LabError
+from kit import cpp
+from kit.lab_file import Cut, LabError, function_name
 
 INCLUDE = '#include "labs/kit/todo.h"\n'
 
@@ -25,24 +24,41 @@ class Definition:
 def find(text: str, signature: str, file: str = "") -> Definition:
     """The definition of a function. Raises LabError, naming the file and the candidates, unless there is exactly one.
 
-    What a signature may omit: signatures.equal_declarations().
+    A signature is spelled as in the file, apart from white space. What comes before it may be omitted (template heads, `static`), and
+    behind it `override`, `final`, `noexcept` and a constructor's initialisers.
     """
     place = f"{file}: " if file else ""
-    functions = _functions(text, place)
-    wanted = cpp.tokenize(signature)
-    found = [function for function in functions if signatures.equal_declarations(wanted, function)]
+    tokens, wanted = cpp.tokenize(text), [token.text for token in cpp.tokenize(signature)]
+    try:
+        partner = cpp.partners(tokens)
+    except ValueError as error:
+        offset = int(str(error).rsplit(" ", 1)[1])
+        raise LabError(f"{place}line {_line(text, offset)}: unmatched '{text[offset]}'") from error
+    texts = [token.text for token in tokens]
+    found = []
+    for at in range(len(texts) - len(wanted)):
+        if texts[at] == wanted[0] and texts[at:at + len(wanted)] == wanted:
+            body = _body(texts, partner, at + len(wanted))
+            if body is not None:
+                found.append(Definition(tokens[at].begin, tokens[body].begin, tokens[partner[body]].end))
     if len(found) == 1:
-        return Definition(found[0].begin, found[0].body_begin, found[0].body_end)
+        return found[0]
     if found:
-        raise LabError(f"{place}'{signature}' is defined {len(found)} times: {_listed(text, found)}")
-    name = signatures.function_name(wanted).split("::")[-1]
-    candidates = [function for function in functions
-                  if signatures.function_name(function.header).split("::")[-1] == name]
-    if not candidates:
-        spelled = {signatures.signature_of(function): function for function in functions}
-        candidates = [spelled[near] for near in difflib.get_close_matches(signature, spelled, 3, 0.5)]
-    listed = f"; candidates: {_listed(text, candidates)}" if candidates else ""
-    raise LabError(f"{place}'{signature}' is defined nowhere{listed}")
+        lines = ", ".join(f"line {_line(text, one.begin)}" for one in found)
+        raise LabError(f"{place}'{signature}' is defined {len(found)} times: {lines}")
+    name = function_name(signature).split("::")[-1]
+    lines = [f"line {i} '{line.strip()}'" for i, line in enumerate(text.splitlines(), 1) if name and f"{name}(" in line]
+    raise LabError(f"{place}'{signature}' is defined nowhere" + (f"; candidates: {'; '.join(lines[:3])}" if lines else ""))
+
+
+def _body(texts: list[str], partner: dict[int, int], at: int) -> int | None:
+    """The index of the brace behind a signature that ends at `at`; None if it is a declaration or a call."""
+    while at < len(texts) and texts[at] in ("override", "final", "noexcept"):
+        at += 1
+    if at < len(texts) and texts[at] == ":":  # initialisers: a(b), c(d)
+        while at < len(texts) and texts[at] not in ("{", ";"):
+            at = partner[at] + 1 if texts[at] == "(" else at + 1
+    return at if at < len(texts) and texts[at] == "{" else None
 
 
 def cut(text: str, cuts: list[Cut], file: str = "") -> str:
@@ -85,25 +101,12 @@ def without_include(text: str) -> str:
     return re.sub(r'^[ \t]*#include "labs/kit/todo\.h"[^\n]*\n', "", text, flags=re.MULTILINE)
 
 
-def _functions(text: str, place: str) -> list[cpp.Function]:
-    try:
-        return cpp.functions(text)
-    except ValueError as error:
-        offset = int(str(error).rsplit(" ", 1)[1])
-        raise LabError(f"{place}line {_line(text, offset)}: unmatched '{text[offset]}'") from error
-
-
 def _line(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
-def _listed(text: str, functions: list[cpp.Function]) -> str:
-    return "; ".join(f"line {_line(text, function.begin)} '{signatures.signature_of(function)}' in "
-                     f"{'::'.join(function.scope) or 'the global namespace'}" for function in functions)
-
-
 def _stub(text: str, definition: Definition, cut: Cut) -> str:
-    line = text[text.rfind("\n", 0, definition.begin) + 1:definition.begin]
+    line = text[text.rfind("\n", 0, definition.body_end) + 1:definition.body_end]  # the closing brace is indented as the function
     indent = re.match(r"[ \t]*", line).group()
     hints = "".join(f"{indent}  // {hint}\n" for hint in cut.hint.splitlines())
     return f'{{\n{hints}{indent}  lab::todo("{cut.label}");\n{indent}}}'

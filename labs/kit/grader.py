@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import resource
 import sys
 import time
@@ -14,7 +15,7 @@ from kit import building, checks, commands, cutter, intake, isolated, measures, 
 from kit.build_tree import BUILD_SECONDS, BuildTree
 from kit.intake import Refused, Submission
 from kit.isolated import Finished, Limits, Place
-from kit.lab_file import Check, Count, Lab, LabError, Measure, Trace
+from kit.lab_file import ANSWER_POINTS, Check, Count, Lab, LabError, Measure, Trace
 from kit.lab_file import Time as TimeLine
 from kit.measures import Measured, Pair
 from kit.programs import Programs
@@ -85,7 +86,8 @@ class Grader:
             return self._grade(path, name, prefix)
 
     def _grade(self, path: Path, name: str, prefix: str) -> Report:
-        report = Report(name, f"Lab {self.lab.number}: {self.lab.title}", self._plan())
+        report = Report(name, f"Lab {self.lab.number}: {self.lab.title}", self._plan(),
+                        by_hand={"bugs": self.lab.bug_points, "answers": ANSWER_POINTS})
         directory, before = self.options.out / name, children_seconds()
         report.anonymous = self.options.anonymous
         self.subject = f"{prefix}{name}"
@@ -99,7 +101,8 @@ class Grader:
                 return report
             if submission.answers is not None:
                 directory.mkdir(parents=True, exist_ok=True)
-                results.replace_file(directory / "answers.md", submission.answers.encode())
+                answers = submission.nameless_answers() if report.anonymous else submission.answers
+                results.replace_file(directory / "answers.md", answers.encode())
             report.look_at += submission.flags
             self._accept(self._screen(submission), report)
             self.say("building")
@@ -185,12 +188,13 @@ class Grader:
         return first_line(why.replace(f"{self.tree.source}/", ""))
 
     def _blamed(self, output: str, submission: Submission, files: dict[str, str]) -> dict[str, str]:
-        """Which of the files prevent a build: those with an error, else those that lack a function, else all."""
-        if found := building.blamed(output, files):
-            return found
+        """Which of the files prevent a build: those that lack a function which an error names, else those with an error, else all."""
+        errors = "\n".join(re.findall(r"^.*(?:error:|undefined reference).*", output, re.MULTILINE))
         lacking = [written.path for written in self.lab.write if written.path in files and any(
-            not cutter.is_defined(submission.files[written.path].decode(), cut) for cut in written.cuts)]
-        return dict.fromkeys(lacking or files, building.first_error(output))
+            re.search(rf"\b{re.split(' |::', cut.label)[-1]}\b", errors)
+            and not cutter.is_defined(submission.files[written.path].decode(), cut) for cut in written.cuts)]
+        return dict.fromkeys(lacking, building.first_error(output)) or building.blamed(output, files) or dict.fromkeys(
+            files, building.first_error(output))
 
     def _symbols(self) -> symbols.Findings:
         found = symbols.Findings()
@@ -242,6 +246,7 @@ class Grader:
         case.status = outcome.status.replace("_", " ")
         case.earned = case.points if outcome.passed else 0
         case.message, _, case.details = outcome.message.partition("\n")
+        case.hint = "\n".join(checks.hints(check, outcome.message))
         if not outcome.passed and ended and ended[-1].watchdog:
             case.status = "hung"
             case.message += f"; {ended[-1].watchdog}"

@@ -74,6 +74,9 @@ def reference(source: Path, state: str, targets: list[str]) -> Path:
                        "build")
     if tree.state(source) != state:
         raise LabError(f"{source} has changed since this folder was made; --reference names a build of the reference")
+    own = building.build_directory(source)
+    if (own / "build.ninja").is_file() and building.steps(own, targets) == 0:
+        return own
     with _locked(cache() / state):
         building.configure(source, directory, ["-DSTAGEGPT_TESTS=OFF"])
         _build(directory, targets, "building the reference")
@@ -103,6 +106,7 @@ def run(directory: Path, mark, output: Path, reference_build: Path | None, choic
 
 
 def _build(directory: Path, targets: list[str], what: str) -> None:
+    building.announce(directory, targets)
     progress = building.ProgressLine(what)
     errors = building.build(directory, targets, progress)
     progress.end()

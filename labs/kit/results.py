@@ -44,6 +44,7 @@ class Report:
     anonymous: bool = False
     late_days: int = 0      # begun after the deadline
     core_seconds: float = 0
+    by_hand: dict[str, float] = field(default_factory=dict)  # the points that an instructor gives at most, by their subject
     fingerprints: dict[str, str] = field(default_factory=dict)  # of the files: the same for the same code
 
     @property

@@ -6,7 +6,7 @@ from kit.symbols import Findings
 
 # A quote behind a letter or digit separates digits, and begins no character.
 _COMMENTS_AND_STRINGS = re.compile(
-    r'(?<!\w)(?:u8|[uUL])?R"([^()\\\s]{0,16})\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"'
+    r'(?<!\w)(?:u8|[uUL])?R"([^()\\\s]{0,16})\((?:.*?\)\1"|(.*))|//[^\n]*|/\*(?:.*?\*/|(.*))|"(?:\\.|[^"\\\n])*"'
     r"|(?<!\w)(?:u8|[uUL])?'(?:\\.|[^'\\\n])*'", re.DOTALL)
 _INCLUDE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(?:include|include_next|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _DEFINE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(?:define|undef)[ \t]+(\w+)", re.MULTILINE)
@@ -21,6 +21,8 @@ def screen(path: str, text: str, reference: str) -> Findings:
     """Compares a student's file with the reference's."""
     findings = Findings()
     text = re.sub(r"\\[ \t\r]*\n", "", text)
+    if any(match[2] is not None or match[3] is not None for match in _COMMENTS_AND_STRINGS.finditer(text)):
+        findings.refused.append(f"{path} has a comment or a raw string without an end")
     code, known = _without_comments(text), _without_comments(reference)
     included = {match.strip() for match in _INCLUDE.findall(reference)}
     for name in _INCLUDE.findall(_without_comments(text, strings=True)):

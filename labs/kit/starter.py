@@ -19,14 +19,14 @@ MARK = ".lab"  # a JSON object at the top of a starter
 
 # What labs/lab needs in a starter. The others belong to instructors.
 _KIT = {"__init__.py", "building.py", "checks.py", "commands.py", "cpp.py", "cutter.py", "lab_file.py", "report.py",
-        "signatures.py", "starter.py", "submission.py", "test_output.py", "todo.h", "tree.py"}
+        "starter.py", "submission.py", "test_output.py", "todo.h", "tree.py"}
 
 _OF_MAINTAINERS = (".github/", ".ci/")  # a push of a student's repository runs no workflow
 
 # A folder whose files quote solutions. Its CMakeLists.txt stays, empty, because tests/CMakeLists.txt names it.
 HIDDEN_TESTS = "tests/labs/"
 STUB = "# This tree has none of these tests.\n"
-_IGNORED = "\n/report/\n/submission.tar.gz\n"
+_IGNORED = "\n/first\n/report/\n/submission.tar.gz\n"
 
 _LAB_SCRIPT = """#!/bin/sh
 # ./lab check, report, submit: see HANDOUT.md and ./lab --help.
@@ -147,7 +147,7 @@ def placed(lab: Lab, path: str) -> str | None:
     if path.startswith("labs/kit/"):
         return path if path.removeprefix("labs/kit/") in _KIT or path.startswith("labs/kit/verbs/") else None
     if path.startswith("labs/"):
-        is_public = path in (own + "lab", "labs/lab") or path.startswith(own + "pictures/")
+        is_public = path in (own + "lab", own + "first.cpp", "labs/lab") or path.startswith(own + "pictures/")
         return path if is_public else None
     if path.startswith(HIDDEN_TESTS):
         return path if path.endswith("/CMakeLists.txt") else None

@@ -11,26 +11,29 @@ COLUMNS = "submission student points of pending late_days core_seconds flags not
 
 
 def summary(reports: list[Report]) -> str:
-    """One row for each submission. The last columns are the lines of the lab file."""
-    rows = [[*COLUMNS, *(case.name for case in reports[0].cases)]] if reports else []
+    """One row for each submission. The last columns are the lines of the lab file, and empty ones for points that are given by hand."""
+    by_hand = [f"{subject} (of {number(points)})" for subject, points in reports[0].by_hand.items()] if reports else []
+    rows = [[*COLUMNS, *(case.name for case in reports[0].cases), *by_hand]] if reports else []
     for report in reports:
         rows.append([report.submission, "" if report.anonymous else report.student, number(report.earned), number(report.points),
                      report.pending, str(report.late_days), f"{report.core_seconds:.0f}", "; ".join(report.flags),
-                     "; ".join(report.notes), *("pending" if case.pending[1] else number(case.earned) for case in report.cases)])
+                     "; ".join(report.notes), *("pending" if case.pending[1] else number(case.earned) for case in report.cases), *[""] * len(by_hand)])
     return _csv(rows)
 
 
 def imports(reports: list[Report]) -> dict[str, str]:
     """Files of points, by name: one row for each student whose points are complete, and who is in one submission only. Moodle
-    asks which column is what; Canvas wants these columns, and a row of the points that are possible."""
+    asks which column is what; Canvas wants these columns, and a row of the points that are possible. Points that are given by hand
+    have columns of their own; neither imports an empty field."""
     submissions = Counter(key for report in reports for key in students(report))
     complete = [(student, report) for report in reports for key, student in students(report).items()
                 if submissions[key] == 1 and not report.pending and all(case.done for case in report.cases)]
-    lab = reports[0].lab if reports else ""
-    canvas = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", lab]
-    return {"moodle.csv": _csv([["student", lab], *([student, number(report.earned)] for student, report in complete)]),
-            "canvas.csv": _csv([canvas, ["Points Possible", *[""] * 4, number(reports[0].points) if reports else ""],
-                                *([student, "", "", student, "", number(report.earned)] for student, report in complete)])}
+    lab, points, by_hand = (reports[0].lab, reports[0].points, reports[0].by_hand) if reports else ("", 0, {})
+    columns, empty = [lab, *(f"{lab}: {subject}" for subject in by_hand)], [""] * len(by_hand)
+    canvas = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *columns]
+    return {"moodle.csv": _csv([["student", *columns], *([student, number(report.earned), *empty] for student, report in complete)]),
+            "canvas.csv": _csv([canvas, ["Points Possible", *[""] * 4, *map(number, [points, *by_hand.values()])],
+                                *([student, "", "", student, "", number(report.earned), *empty] for student, report in complete)])}
 
 
 def students(report: Report) -> dict[str, str]:

@@ -24,7 +24,12 @@ def recorded(root: Path, bug: Bug) -> dict[str, curve.Curve]:
     if not path.is_file():
         return {}
     runs = json.loads(path.read_text())["runs"]
-    return {name: curve.from_json(runs[name]) for name in curve.COLOURS}
+    return {name: curve.from_json(runs[key]) for name, key in zip(curve.COLOURS, ("healthy", key_of(bug)))}
+
+
+def key_of(bug: Bug) -> str:
+    """The name of a bug's run in its file: each variant has one."""
+    return f"with the bug, variant {bug.variant + 1}" if bug.variant else "with the bug"
 
 
 def record(root: Path, directory: Path, bugs: list[Bug]) -> None:
@@ -39,13 +44,15 @@ def record(root: Path, directory: Path, bugs: list[Bug]) -> None:
         if healthy[key].end:
             raise LabError(f"{bug.path}: without the bug its run {healthy[key].end}")
     for bug in bugs:
-        begin = time.monotonic()
-        copy.plant(bug)
-        copy.build(command.program for command in bug.record)
-        sick = run(copy, bug)
-        write(file_of(root, bug), bug, dict(zip(curve.COLOURS, (healthy[texts(bug)], sick))))
-        print(f"{bug.name}: last loss {last(healthy[texts(bug)])}, with the bug {last(sick)} {sick.end}, "
-              f"{time.monotonic() - begin:.0f} s", flush=True)
+        curves = {"healthy": healthy[texts(bug)]}
+        for form in bug.forms():
+            begin = time.monotonic()
+            copy.plant(form)
+            copy.build(command.program for command in bug.record)
+            curves[key_of(form)] = sick = run(copy, form)
+            print(f"{bug.name}: last loss {last(healthy[texts(bug)])}, {key_of(form)} {last(sick)} {sick.end}, "
+                  f"{time.monotonic() - begin:.0f} s", flush=True)
+        write(file_of(root, bug), bug, curves)
     copy.plant(None)
 
 

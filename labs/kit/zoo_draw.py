@@ -1,4 +1,5 @@
-"""What a student draws: a bug of a lab, and the decoys that are planted beside it. The ticket in the folder names both."""
+"""What a student draws: a bug of a lab in one of its variants, and the decoys that are planted beside it. The ticket in the folder
+names the bug, and the key that the others are drawn with."""
 
 import hashlib
 import re
@@ -17,7 +18,7 @@ _BESIDE_THE_BUG = 2  # at least, in each file of the bug
 @dataclass(frozen=True)
 class Draw:
     bug: Bug
-    key: str  # orders the decoys; 16 hexadecimal digits
+    key: str  # orders the decoys and chooses the variant; 16 hexadecimal digits
 
     def ticket(self) -> str:
         return f"bug {self.bug.number}\ndecoys {self.key}\n"
@@ -32,17 +33,17 @@ class Draw:
 
 
 def of_number(root: Path, which: str) -> Draw:
-    """A bug by its number or name, for no student: always with the same decoys."""
+    """A bug by its number or name, for no student: always in the same form."""
     bug = named(root, which)
-    return Draw(bug, _digest(bug.number))
+    return _drawn(bug, _digest(bug.number))
 
 
 def of_student(root: Path, lab: int, student: str, which: int = 1) -> Draw:
     """What a student draws in a lab; `which` counts from 1."""
-    pool = [bug.name for bug in all_bugs(root) if lab in bug.labs]
+    pool = {bug.name: bug for bug in all_bugs(root) if lab in bug.labs}
     if not pool:
         raise LabError(f"--lab: no bug belongs to lab {lab}")
-    return Draw(named(root, drawn(pool, student, lab, which)), _digest(lab, _spelled(student), which))
+    return _drawn(pool[drawn(list(pool), student, lab, which)], _digest(lab, _spelled(student), which))
 
 
 def of_folder(root: Path, directory: Path) -> Draw:
@@ -54,7 +55,11 @@ def of_folder(root: Path, directory: Path) -> Draw:
     match = re.fullmatch(r"bug (\d+)\ndecoys ([0-9a-f]{16})\n?", text)
     if not match:
         raise LabError(f"{directory / TICKET}: expected `bug NUMBER` and `decoys KEY`")
-    return Draw(named(root, match.group(1)), match.group(2))
+    return _drawn(named(root, match.group(1)), match.group(2))
+
+
+def _drawn(bug: Bug, key: str) -> Draw:
+    return Draw(bug.forms()[int(key, 16) % len(bug.variants)], key)
 
 
 def drawn(names: list[str], student: str, lab: int, which: int = 1) -> str:

@@ -18,6 +18,7 @@ A line begins with a keyword. A line whose first character is `#` is a comment.
     find                                  followed by a text that occurs once in the file; its lines are indented by
                                           four spaces, which do not count
     put                                   followed by the text that takes its place, or by nothing
+    variant                               what follows is the same mistake in another form, as `file`, `find` and `put`
 
 A file in labs/zoo/decoys has `file`, `find` and `put` only. Each pair of `find` and `put` is a decoy of its own.
 """
@@ -25,7 +26,7 @@ A file in labs/zoo/decoys has `file`, `find` and `put` only. Each pair of `find`
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from kit.lab_file import LabError
@@ -76,7 +77,16 @@ class Bug:
     also: str = ""
     source: str = ""
     record: list[Recorded] = field(default_factory=list)
-    edits: list[Edit] = field(default_factory=list)
+    variants: list[list[Edit]] = field(default_factory=list)
+    variant: int = 0  # the one that is planted
+
+    @property
+    def edits(self) -> list[Edit]:
+        return self.variants[self.variant]
+
+    def forms(self) -> list["Bug"]:
+        """The bug in each of its variants."""
+        return [replace(self, variant=i) for i in range(len(self.variants))]
 
     def files(self) -> list[str]:
         """The files that the bug changes, each once."""
@@ -146,7 +156,7 @@ class _Parser:
         self.line = 0
         self.values: dict[str, object] = {}
         self.record: list[Recorded] = []
-        self.edits: list[Edit] = []
+        self.variants: list[list[Edit]] = [[]]
         self.file: str | None = None
         self.find: tuple[str, int] | None = None
         self.read(_read(path, str(path)).splitlines())
@@ -165,6 +175,10 @@ class _Parser:
                 if rest.strip():
                     raise self.error(f"the text of '{keyword}' begins on the next line")
                 self.on_text(keyword, *self.block(lines))
+            elif keyword == "variant":
+                if self.find or not self.variants[-1]:
+                    raise self.error("'variant' follows changes")
+                self.variants.append([])
             elif keyword in (*self.ONCE, "record", "file"):
                 if not rest.strip():
                     raise self.error(f"nothing follows '{keyword}'")
@@ -175,17 +189,17 @@ class _Parser:
             raise self.error("'find' without 'put'")
 
     def decoys(self) -> list[Edit]:
-        for keyword in [*self.values, *["record"] * bool(self.record)]:
+        for keyword in [*self.values, *["record"] * bool(self.record), *["variant"] * (len(self.variants) - 1)]:
             raise LabError(f"{self.path}: decoys have no line '{keyword}'")
-        return self.edits
+        return self.variants[0]
 
     def bug(self) -> Bug:
         for keyword in self.ONCE:
             if keyword not in self.values and keyword not in self.OPTIONAL:
                 raise self.error(f"there is no line '{keyword}'")
-        if not self.record or not self.edits:
+        if not self.record or not self.variants[-1]:
             raise self.error("there is no line '", "put" if self.record else "record", "'")
-        return Bug(self.path.name, self.path, record=self.record, edits=self.edits,
+        return Bug(self.path.name, self.path, record=self.record, variants=self.variants,
                    **{"labs" if key == "lab" else key: value for key, value in self.values.items()})
 
     def block(self, lines: list[str]) -> tuple[str, int]:
@@ -210,7 +224,7 @@ class _Parser:
         self.find = None
         if find == text:
             raise self.error("the text that is put is the one that is found")
-        self.edits.append(Edit(self.file, find, text, f"{self.path}:{line}"))
+        self.variants[-1].append(Edit(self.file, find, text, f"{self.path}:{line}"))
 
     def on_value(self, keyword: str, rest: str) -> None:
         if self.find:

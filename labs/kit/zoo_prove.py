@@ -1,4 +1,4 @@
-"""Proof of the bug zoo: each bug builds and fails the test that its file names, with the message that it names; without the bug the
+"""Proof of the bug zoo: each variant of a bug builds and fails the test that its file names, with the message that it names; without the bug the
 test passes. All decoys are planted in all trees."""
 
 import re
@@ -16,10 +16,11 @@ def prove(root: Path, directory: Path, bugs: list[Bug]) -> int:
     """Proves bugs one after the other in one build tree, and prints a line for each. Returns 0 if all are caught."""
     copy = Copy(root, directory)
     start = time.monotonic()
+    bugs = [form for bug in bugs for form in bug.forms()]
     for bug in bugs:
         lines = sum(changed_lines(text, (root / file).read_text()) for file, text in applied(root, bug.edits).items())
         if lines > BUDGET:
-            raise LabError(f"{bug.path}: its fix changes {lines} lines, of which {BUDGET} are allowed")
+            raise LabError(f"{bug.edits[0].where}: its fix changes {lines} lines, of which {BUDGET} are allowed")
     reasons = without_bug(copy, bugs)
     print(f"without a bug: built and tested in {time.monotonic() - start:.0f} s", flush=True)
     caught = 0
@@ -27,9 +28,9 @@ def prove(root: Path, directory: Path, bugs: list[Bug]) -> int:
         begin = time.monotonic()
         result, said = (reasons[bug.name], "") if reasons[bug.name] else planted(copy, bug)
         caught += result == CAUGHT
-        print(f"{bug.number:>3}  {bug.name:<30} {time.monotonic() - begin:>5.0f} s  {result}: {said[:120]}", flush=True)
+        print(f"{bug.number:>3}.{bug.variant + 1} {bug.name:<30} {time.monotonic() - begin:>5.0f} s  {result}: {said[:120]}", flush=True)
     copy.plant(None)
-    print(f"{caught} of {len(bugs)} bugs are caught, in {time.monotonic() - start:.0f} s")
+    print(f"{caught} of {len(bugs)} variants are caught, in {time.monotonic() - start:.0f} s")
     return 0 if caught == len(bugs) else 1
 
 
@@ -60,7 +61,7 @@ def planted(copy: Copy, bug: Bug) -> tuple[str, str]:
     except LabError as error:
         return str(error), ""
     ended = copy.test(bug.caught, bug.caught.filter)
-    (copy.directory / "build" / f"{bug.name}.txt").write_text(ended.output)
+    (copy.directory / "build" / f"{bug.name}_{bug.variant + 1}.txt").write_text(ended.output)
     status, _ = judged(bug.caught, bug.caught.filter, ended)
     if status == "passed":
         return "the test passes", ""

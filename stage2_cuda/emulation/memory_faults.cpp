@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "common/base/error.h"
 #include "stage2_cuda/emulation/block.h"
@@ -36,18 +37,44 @@ const char* description_of_fault(const void* address) {
   return nullptr;
 }
 
-// Allocates no memory, because the heap may be damaged.
+void write_text(const char* text) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
+}
+
+// Names the array: the last one that begins before the address. It is the right one if the address is in the
+// guard page behind it.
+void report_element(const std::vector<PointerArgument>& pointers, const void* address) {
+  const PointerArgument* array = nullptr;
+  for (const PointerArgument& pointer : pointers) {
+    if (pointer.address <= address && (array == nullptr || array->address < pointer.address))
+      array = &pointer;
+  }
+  if (array == nullptr) return;
+  const std::ptrdiff_t byte = static_cast<const char*>(address) - static_cast<const char*>(array->address);
+  char line[kLineBytes];
+  std::snprintf(line, sizeof(line), ": byte %td (element %td, if of 4 bytes) of the array in argument %zu",
+                byte, byte / 4, array->number);
+  write_text(line);
+}
+
+// Writes the first part without allocating memory, because the heap may be damaged.
 void report(const char* description, const void* address) {
   char line[kLineBytes];
   if (in_kernel()) {
     const Index block = current_block->index(), thread = current_thread->index;
-    std::snprintf(line, sizeof(line), "kernel %.200s, block (%u,%u,%u), thread (%u,%u,%u): %s (%p)\n",
+    std::snprintf(line, sizeof(line), "kernel %.200s, block (%u,%u,%u), thread (%u,%u,%u): %s",
                   current_block->launch().kernel, block.x, block.y, block.z, thread.x, thread.y, thread.z,
-                  description, address);
+                  description);
   } else {
-    std::snprintf(line, sizeof(line), "host code %s (%p)\n", description, address);
+    std::snprintf(line, sizeof(line), "host code %s", description);
   }
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, std::strlen(line));
+  write_text(line);
+  if (in_kernel() && watched_memory->is_view_address(address)) {
+    const Launch& launch = current_block->launch();
+    report_element(launch.pointers(launch.arguments), address);
+  }
+  std::snprintf(line, sizeof(line), " (%p)\n", address);
+  write_text(line);
 }
 
 void pass_on(int signal, siginfo_t* info, void* context) {

@@ -174,11 +174,13 @@ TEST_F(EmulatedMemoryDeathTest, host_code_follows_a_device_address) {
 
 TEST_F(EmulatedMemoryDeathTest, a_kernel_goes_beyond_an_allocation) {
   DeviceArray<float> x(64), out(64);  // 256 bytes, directly before the guard page
+  EXPECT_DEATH(launch<write_at>(1, 1, 0, nullptr, x.data(), 64),
+               "kernel write_at, block \\(0,0,0\\), thread \\(0,0,0\\): reads or writes beyond an allocation "
+               "of device memory: byte 256 .element 64, if of 4 bytes. of the array in argument 1");
   EXPECT_DEATH(
-      launch<write_at>(1, 1, 0, nullptr, x.data(), 64),
-      "kernel write_at, block \\(0,0,0\\), thread \\(0,0,0\\): reads or writes beyond an allocation");
-  EXPECT_DEATH(launch<read_at>(dim3(2, 3), 8, 0, nullptr, out.data(), x.data(), 64 + 1000),
-               "kernel read_at, block \\(.,.,0\\), thread \\(.,0,0\\): reads or writes beyond an allocation");
+      launch<read_at>(dim3(2, 3), 8, 0, nullptr, out.data(), x.data(), 65),
+      "kernel read_at, block \\(.,.,0\\), thread \\(.,0,0\\): reads or writes beyond an allocation of "
+      "device memory: byte 260 .element 65, if of 4 bytes. of the array in argument 2");
 }
 
 TEST_F(EmulatedMemoryDeathTest, a_kernel_follows_an_address_that_was_not_an_argument) {

@@ -120,6 +120,21 @@ class Judging(unittest.TestCase):
         self.assertEqual(self.judged(output, None, 6), ("crashed", "SIGABRT in A.a/forward: kernel k<float, 1>, block "
                                                         "(1,0,0), thread (74,0,0): reads or writes beyond an allocation"))
 
+    def test_hints_fit_the_failure(self):
+        """The emulator's messages, as labs 5 and 6 show them, have hints of their own."""
+        check = Check(1, "stage2_tests", [], "x", "Each lane adds.\nTwice.", 1)
+        kernel = "kernel layernorm_v2_kernel, block (0,0,0), thread (0,0,0): "
+        for message, hint in [
+                ("reads sums[128], which is uninitialised: no thread of the block has written it yet", "A barrier is missing"),
+                ("writes sums[0], which thread (254,0,0) has read with no barrier in between", "A barrier is missing"),
+                ("calls __syncthreads in a.cuh:47, while thread (0,0,0) waits in __syncthreads in a.cuh:43", "All threads of a block"),
+                ("lane 1 has exited, but thread (0,0,0) waits in __shfl_xor_sync", "All threads that a barrier"),
+                ("reads sums[1], beyond its 1 elements", "An index is beyond the shared array"),
+                ("reads or writes beyond an allocation of device memory: byte 8", "An index is beyond an array of device")]:
+            (found,) = checks.hints(check, kernel + message)
+            self.assertTrue(found.startswith(hint), (message, found))
+        self.assertEqual(checks.hints(check, "actual: 3, expected 4"), ["Each lane adds.", "Twice."])
+
     def test_a_failure_of_another_rank(self):
         output = "[ RUN      ] A.a\nrank 2: By/A.a/ring, /x/tests/mpi/a.cpp:7: Expected equality\n  Which is: 3\n"
         self.assertEqual(self.judged(output, 1), ("failed", "rank 2: By/A.a/ring, /x/tests/mpi/a.cpp:7: Expected equality\n  Which is: 3"))

@@ -1,10 +1,12 @@
 """`lab report`: the reference is built once, from the tree that the lab was made from, and compare_stages gets both."""
 
+import io
 import unittest
+from unittest import mock
 
 from small_tree import ROOT, lab, small_tree, temporary
 
-from kit import lab_file, report  # noqa: E402
+from kit import building, lab_file, report  # noqa: E402
 
 
 class Arguments(unittest.TestCase):
@@ -44,6 +46,19 @@ class Report(unittest.TestCase):
             "--output|report||--title|Lab 1|--author|ada|--stages|1|--ranks|2|--repeats|5|--|--steps|20|--lr|0.1|\n"
             "loop 40\nloop 4\n").replace("||", "|--against|")))
         self.assertEqual(self.references()[0].stat().st_mtime_ns, time_of_reference, "the reference was built again")
+
+    def test_the_build_of_the_tree_is_the_reference(self):
+        """If it is up to date. Else what is built is announced."""
+        build = building.configure(self.root)
+        self.assertEqual(building.build(build, ["stage1_train"]), {"stage1_train": ""})
+        self.assertEqual(self.lab(self.root, "start", 1, "--dir", self.target).returncode, 0)
+        self.assertEqual(self.references(), [])
+        (self.root / "src" / "loop.h").write_text((self.root / "src" / "loop.h").read_text() + "// changed\n")
+        self.assertGreater(building.steps(build, ["stage1_train"]), 0)
+        said = io.StringIO()
+        with mock.patch.object(building, "_FEW_STEPS", 0):
+            building.announce(build, ["stage1_train"], said)
+        self.assertRegex(said.getvalue(), r"^stage1_train: \d+ steps to build, about 1 minute on \d+ processors\n$")
 
     def test_what_cannot_be_compared(self):
         ended = self.lab(self.root, "start", 1, "--dir", self.target, "--no-reference")

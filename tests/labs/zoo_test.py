@@ -1,11 +1,13 @@
 """The bug zoo: its files fit the tree, its verbs do what they say. Nothing is built."""
 
 import argparse
+import collections
 import difflib
 import functools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -93,6 +95,8 @@ class Files(unittest.TestCase):
                 ("put\n    four\n", "", "expected 'put', not 'file'"),
                 ("put\n    four", "find\n    four", "expected 'put', not 'find'"),
                 ("    x\nput\n", "    x\n", "'find' without 'put'"),
+                ("file     a.txt", "variant\nfile     a.txt", "13: 'variant' follows changes"),
+                ("    x\nput\n", "    x\nput\n\nvariant\n", "there is no line 'put'"),
                 ("    x\nput\n", "    x\nput\n    x\n", "the text that is put is the one that is found"),
                 ("find\n    x\n", "find\n", "there is no text to be found"),
                 ("find\n    one\n      two\n\n    three\nput\n    four\nfile     b.txt\nfind\n    x\nput\n", "",
@@ -103,6 +107,11 @@ class Files(unittest.TestCase):
                     self.load(GOOD.replace(old, new))
                 self.assertIn(message, str(caught.exception))
                 self.assertTrue(str(caught.exception).startswith(str(self.path) + ":"), caught.exception)
+
+    def test_have_variants_of_the_same_file(self):
+        bug = self.load(GOOD + "\nvariant\nfind\n    y\nput\n    z\n")
+        self.assertEqual([[edit.put for edit in form.edits] for form in bug.forms()], [["four", ""], ["z"]])
+        self.assertEqual(bug.forms()[1].files(), ["b.txt"])
 
     def test_a_text_is_found_exactly_once(self):
         folder = Path(self.folder.name)
@@ -123,23 +132,49 @@ class Files(unittest.TestCase):
         file.parent.mkdir(parents=True)
         file.write_text(GOOD[GOOD.index("file "):])
         self.assertEqual([edit.put for edit in decoys(Path(self.folder.name))], ["four", ""])
-        for keyword, line in (("number", "number 7\n"), ("record", "record program\n")):
-            file.write_text(line + GOOD[GOOD.index("file "):])
+        for keyword, line in (("number", "number 7\n"), ("record", "record program\n"), ("variant", "variant\n")):
+            changes = GOOD[GOOD.index("file "):]
+            file.write_text(changes + line + changes if keyword == "variant" else line + changes)
             with self.assertRaisesRegex(LabError, f"decoys/some: decoys have no line '{keyword}'"):
                 decoys(Path(self.folder.name))
 
 
 class Bugs(unittest.TestCase):
     bugs = all_bugs(ROOT)
+    forms = [form for bug in bugs for form in bug.forms()]
 
     def test_fit_the_tree(self):
-        for bug in self.bugs:
-            with self.subTest(bug=bug.name):
+        for bug in self.forms:
+            with self.subTest(bug=bug.name, variant=bug.variant):
                 texts = applied(ROOT, bug.edits)
                 lines = sum(changed_lines(text, (ROOT / file).read_text()) for file, text in texts.items())
                 self.assertTrue(1 <= lines <= BUDGET, lines)
                 for file in texts:
                     self.assertRegex(file, r"^(common|stage\d_\w+)/")
+
+    @unittest.skipUnless(shutil.which("clang-format"), "clang-format is not installed")
+    def test_are_not_found_by_the_formatter(self):
+        """Nor are decoys."""
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(ROOT / ".clang-format", folder)
+            for edits in [decoys(ROOT), *(form.edits for form in self.forms)]:
+                for file, text in applied(ROOT, edits).items():
+                    Path(folder, Path(edits[0].where).name.replace(":", "_") + "_" + Path(file).name + ".cpp").write_text(text)
+            ended = subprocess.run(f"clang-format --dry-run --sort-includes=0 {folder}/*.cpp", shell=True, capture_output=True, text=True, check=True)
+        self.assertEqual(ended.stderr, "")
+
+    def test_are_shared_by_as_few_students_as_the_guide_says(self):
+        """Of a lab's bugs, drawn evenly, and the variants of each: the probability that two students have the same text."""
+        table = dict(re.findall(r"^\| (\d) \|.*\| (\d+) % \|$", (ROOT / "labs/zoo/README.md").read_text(), re.MULTILINE))
+        for lab in range(8):
+            pool = [len(bug.variants) for bug in self.bugs if lab in bug.labs]
+            share = sum(1 / variants for variants in pool) / len(pool) ** 2
+            self.assertEqual(table[str(lab)], str(round(100 * share)), f"lab {lab}: {len(pool)} bugs, {sum(pool)} variants")
+            with mock.patch.object(zoo_draw, "all_bugs", return_value=self.bugs):
+                draws = [zoo_draw.of_student(ROOT, lab, f"student{i}").bug for i in range(200)]
+            counts = collections.Counter((bug.name, bug.variant) for bug in draws).values()
+            pairs = sum(count * (count - 1) for count in counts) / (200 * 199)
+            self.assertTrue(0.8 * share < pairs < 1.25 * share, (lab, share, pairs))
 
     def test_are_those_that_the_labs_draw(self):
         self.assertGreaterEqual(len(self.bugs), 20)
@@ -160,9 +195,10 @@ class Bugs(unittest.TestCase):
     def test_have_curves_of_their_commands(self):
         files = {file.stem: file for file in (ROOT / "labs/zoo/curves").glob("*.json")}
         self.assertEqual(sorted(files), sorted(bug.name for bug in self.bugs))
-        for bug in self.bugs:
+        for bug in self.forms:
             data = json.loads(files[bug.name].read_text())
-            healthy, buggy = data["runs"]["healthy"], data["runs"]["with the bug"]
+            self.assertEqual(len(data["runs"]), 1 + len(bug.variants), bug.name)
+            healthy, buggy = data["runs"]["healthy"], data["runs"][zoo_curves.key_of(bug)]
             self.assertEqual(data["record"], [command.text() for command in bug.record], bug.name)
             self.assertEqual(healthy["end"], "", bug.name)
             self.assertTrue(healthy["values"]["loss"], bug.name)
@@ -201,7 +237,7 @@ class Decoys(unittest.TestCase):
             self.assertGreaterEqual(hunks(self.texts[file], text), number, file)
 
     def test_do_not_overlap_a_bug(self):
-        for bug in all_bugs(ROOT):
+        for bug in Bugs.forms:
             self.assertEqual(applied(ROOT, [*bug.edits, *self.decoys]), applied(ROOT, [*self.decoys, *bug.edits]), bug.name)
 
     def test_are_all_in_a_tree_that_is_proven(self):
@@ -212,15 +248,15 @@ class Decoys(unittest.TestCase):
 
     def test_hide_each_bug_from_each_student(self):
         """A diff of a folder shows thirty hunks or more, in eight files or more, three of them in each file of the bug."""
-        for bug in all_bugs(ROOT):
-            draws = [zoo_draw.of_student(ROOT, bug.labs[0], f"student{i}") for i in range(12)]
+        for bug in Bugs.forms:
+            draws = [zoo_draw.of_student(ROOT, bug.labs[0], f"student{i}") for i in range(4)]
             for draw in draws:
                 draw = zoo_draw.Draw(bug, draw.key)
                 counts = {file: hunks(self.texts[file], text) for file, text in applied(ROOT, draw.edits(ROOT)).items()}
                 self.assertGreaterEqual(sum(counts.values()), 30, draw)
                 self.assertGreaterEqual(len(counts), 8, draw)
                 self.assertGreaterEqual(min(counts[file] for file in bug.files()), 3, draw)
-            self.assertEqual(len({draw.key for draw in draws}), 12)
+            self.assertEqual(len({draw.key for draw in draws}), 4)
 
 
 class Draws(unittest.TestCase):
@@ -434,7 +470,7 @@ class Proof(unittest.TestCase):
         code, text = self.prove(PASSED, ended(1, FAILED))
         self.assertEqual(code, 0)
         self.assertIn("caught: row 3 after a change of token 8", text)
-        self.assertIn("1 of 1 bugs are caught", text)
+        self.assertIn("2 of 2 variants are caught", text)
 
     def test_of_bugs_that_are_not(self):
         for healthy, sick, built, words in [
@@ -449,7 +485,7 @@ class Proof(unittest.TestCase):
                 code, text = self.prove(healthy, sick, built)
                 self.assertEqual(code, 1)
                 self.assertIn(words, text)
-                self.assertIn("0 of 1 bugs are caught", text)
+                self.assertIn("0 of 2 variants are caught", text)
 
 
 class Curves(unittest.TestCase):

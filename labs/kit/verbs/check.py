@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace, root: Path) -> int:
 def _outcome(build: Path, check: Check, built: dict[str, str], seconds: float) -> Outcome:
     """Builds the check's program unless that has been tried, and runs it."""
     if check.target not in built:
+        building.announce(build, [check.target])
         progress = building.ProgressLine(f"building {check.target}")
         built.update(building.build(build, [check.target], progress))
         progress.end()
@@ -53,7 +54,7 @@ def _print(check: Check, outcome: Outcome) -> None:
     for line in outcome.message.splitlines():
         print(f"    {line}")
     if not outcome.passed:
-        for line in check.hint.splitlines():
+        for line in checks.hints(check, outcome.message):
             print(f"    Hint: {line}")
     sys.stdout.flush()
 

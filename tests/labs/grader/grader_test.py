@@ -20,7 +20,7 @@ from unittest import mock
 sys.path[:0] = [str(Path(__file__).resolve().parents[3] / "labs"), str(Path(__file__).resolve().parent)]
 
 import fake_tree  # noqa: E402
-from kit import grade, intake, isolated, lab_file  # noqa: E402
+from kit import grade, intake, isolated, lab_file, sources  # noqa: E402
 from kit.build_tree import BuildTree  # noqa: E402
 from kit.grader import Grader, Options  # noqa: E402
 from kit.measures import Measured  # noqa: E402
@@ -172,11 +172,18 @@ class GraderTest(unittest.TestCase):
     def test_files_that_cannot_be_linked(self) -> None:
         """A file that lacks its function is blamed for that, after the other one, which has an error of its own."""
         for self.empty, blamed, points in [(fake_tree.EMPTY, ["stage1/ring.cpp"], [0, 4, 2, 0]),
-                                           ("int f() { return summ; }", ["stage1/empty.cpp", "stage1/ring.cpp"], [0, 0, 2, 0])]:
+                                           ("int f() { return summ; }", ["stage1/empty.cpp", "stage1/ring.cpp"], [0, 0, 2, 0]),
+                                           ("int f() { return ring_sum(); }", ["stage1/ring.cpp", "stage1/empty.cpp"], [0, 0, 2, 0])]:
             report = self.grade(fake_tree.SOLUTION.replace("ring_sum", "sum_of_the_ring"))
             self.assertEqual([note.partition(" does not compile")[0] for note in report.notes], blamed)
             self.assertEqual([case.earned for case in report.cases], points)
-            self.assertIn("undefined reference to", report.notes[-1])
+            self.assertRegex("\n".join(report.notes), "undefined reference to|ring_sum. was not declared")
+
+    def test_a_text_without_an_end(self) -> None:
+        """Is refused at once: the search for its end is not repeated for each beginning."""
+        for text in ('R"(' * 20000, "/* " * 20000):
+            self.assertEqual(sources.screen("a.cpp", text, "").refused, ["a.cpp has a comment or a raw string without an end"])
+        self.assertEqual(sources.screen("a.cpp", 'R"a(/* )a" /* R"( */ // /*\n', "").refused, [])
 
     def test_a_build_that_is_stopped(self) -> None:
         with mock.patch("kit.grader.BUILD_SECONDS", 0.05):
@@ -285,6 +292,7 @@ class GraderTest(unittest.TestCase):
             path = self.submission(fake_tree.with_body(f"{SUM}  // {name}"), name)
             hashes = {file: hashlib.sha256((path / file).read_bytes()).hexdigest() for file in intake.paths(self.grader(self.out).lab)}
             (path / "submission.json").write_text(json.dumps({"lab": 4, "student": f"{name}@x.edu", "sha256": hashes}))
+            (path / "answers.md").write_text(f"# Lab 4\nName and student id: {name}, Alice Liddell\n\n{name.upper()}@x.edu says: 7\n")
             for file in path.rglob("*"):
                 os.utime(file, (deadline, deadline + 86400 * days))
         reports = self.grade_all(anonymous=True, deadline=deadline)
@@ -296,7 +304,8 @@ class GraderTest(unittest.TestCase):
         self.assertIn(f"stage1/ring.cpp has the code of {other}", self.rows("summary.csv")[0]["flags"])
         self.assertEqual([row["student"] for row in self.rows("moodle.csv")], ["alice@x.edu", "bob@x.edu"])
         for file in (self.out / "out" / one).iterdir():
-            self.assertNotIn("alice", file.read_text(), file)
+            self.assertNotIn("alice", file.read_text().lower(), file)
+        self.assertIn("… says: 7", (self.out / "out" / one / "answers.md").read_text())
         self.assertNotIn("alice", (self.out / "out/summary.csv").read_text() + self.said.getvalue())
 
     def test_submissions_beside_each_other(self) -> None:

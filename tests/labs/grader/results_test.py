@@ -22,7 +22,8 @@ def report() -> Report:
         Case("check 2: \x1b[31mred\x1b[0m", 4, status="crashed", message="SIGSEGV\0\ud800 in <Ring>", details="\x07", hint="Look."),
         Case("trace: stage1", 10, hidden=True, status="failed", earned=0),
         Case("time: bench", 5, status="pending", pending=(1.25, 5), message="busy", flags=["too fast"]),
-        Case("count: bytes", 3)], notes=["a note"], look_at=["calls f"])
+        Case("count: bytes", 3)], notes=["a note"], look_at=["calls f"],
+        by_hand={"bugs": 10, "answers": 10})
 
 
 class ResultsTest(unittest.TestCase):
@@ -63,27 +64,30 @@ class ResultsTest(unittest.TestCase):
     def test_the_summary_is_csv(self) -> None:
         """With a column for each line of the lab file."""
         odd = Report('bob "the\nbuilder", =1+1', "Lab 4", [Case(case.name, 2, earned=0.125) for case in report().cases],
-                     student="bob", late_days=2, core_seconds=7.8)
+                     by_hand=report().by_hand, student="bob", late_days=2, core_seconds=7.8)
         first, bob, alice = self.rows(summary.summary([odd, report()]))
         self.assertEqual(first, ["submission", "student", "points", "of", "pending", "late_days", "core_seconds", "flags", "notes",
-                                 "check 1: ring", "check 2: red", "trace: stage1", "time: bench", "count: bytes"])
-        self.assertEqual(bob, ['bob "the builder", =1+1', "bob", "0.62", "10", "", "2", "8", "", "", *["0.12"] * 5])
+                                 "check 1: ring", "check 2: red", "trace: stage1", "time: bench", "count: bytes", "bugs (of 10)", "answers (of 10)"])
+        self.assertEqual(bob, ['bob "the builder", =1+1', "bob", "0.62", "10", "", "2", "8", "", "", *["0.12"] * 5, "", ""])
         self.assertEqual(alice, ["alice", "", "6", "28", "1.25 to 5", "0", "0", "calls f; time: bench: too fast", "a note",
-                                 "6", "0", "0", "pending", "0"])
+                                 "6", "0", "0", "pending", "0", "", ""])
 
     def rows(self, text: str) -> list[list[str]]:
         return list(csv.reader(io.StringIO(text)))
 
     def test_files_for_moodle_and_canvas(self) -> None:
-        """A row for each student of a pair; none for points that are not complete, or for nobody."""
+        """A row for each student of a pair; none for points that are not complete, or for nobody. Points by hand are empty fields."""
         done = [Case("check 1: ring", 10, status="passed", earned=7.5)]
-        reports = [Report("a", "Lab 4: Ranks", done, student="ada,bob"), Report("b", "Lab 4: Ranks", done),
+        reports = [Report("a", "Lab 4: Ranks", done, student="ada,bob", by_hand={"bugs": 10, "answers": 5}), Report("b", "Lab 4: Ranks", done),
                    dataclasses.replace(report(), student="carol"), Report("d", "", [Case("check 1: ring", 10)], student="dave")]
         files = summary.imports(reports)
-        self.assertEqual(self.rows(files["moodle.csv"]), [["student", "Lab 4: Ranks"], ["ada", "7.5"], ["bob", "7.5"]])
+        self.assertEqual(self.rows(files["moodle.csv"]), 
+                         [["student", "Lab 4: Ranks", "Lab 4: Ranks: bugs", "Lab 4: Ranks: answers"],
+                          ["ada", "7.5", "", ""], ["bob", "7.5", "", ""]])
         self.assertEqual(self.rows(files["canvas.csv"]),
-                         [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Lab 4: Ranks"],
-                          ["Points Possible", "", "", "", "", "10"], ["ada", "", "", "ada", "", "7.5"], ["bob", "", "", "bob", "", "7.5"]])
+                         [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Lab 4: Ranks", "Lab 4: Ranks: bugs",
+                           "Lab 4: Ranks: answers"], ["Points Possible", "", "", "", "", "10", "10", "5"],
+                          ["ada", "", "", "ada", "", "7.5", "", ""], ["bob", "", "", "bob", "", "7.5", "", ""]])
 
     def test_a_student_of_two_submissions(self) -> None:
         """Has no row, and both are flagged. A pair of one student has one row."""
