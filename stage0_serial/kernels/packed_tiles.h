@@ -15,9 +15,9 @@
 // There are half as many loads as multiply-adds, and a processor does both at the same time: the
 // multiply-adds seldom wait for a load. 24 registers hold the tile, 3 the row of b, one the element of a: 28
 // of the 32 of AVX-512. AVX2 has 16: its tiles have 4 rows of 3 vectors. Without fused multiply-adds a
-// product needs a register too: 4 rows of 2 vectors. NEON has 32 registers, but its multiply-add takes the element of a from one
-// of them: 8 rows of 2 vectors. A multiply-add takes 4 or 5 cycles, and two can begin in
-// each: fewer than 8 or 10 sums would wait for themselves.
+// product needs a register too: 4 rows of 2 vectors. NEON has 32 registers, but its multiply-add takes the
+// element of a from one of them: 8 rows of 2 vectors. A multiply-add takes 4 or 5 cycles, and two can begin
+// in each: fewer than 8 or 10 sums would wait for themselves.
 #pragma once
 
 #include "stage0_serial/kernels/packed_kernels.h"
