@@ -50,11 +50,8 @@ class FirstChecks(unittest.TestCase):
 
     def test_the_exercise_of_lab_5_is_open(self):
         """And says what is missing."""
-        launch, to_host = LAUNCH.splitlines(keepends=True)[1:]
         for exercise, said in [("", "element 0 is -1, not 32: the host's memory was not written"),
-                               (to_host, "element 0 is nan, not 32: no thread has written it"),
-                               (LAUNCH.replace("blocks(n, 64)", "n / 64"), "element 64 is nan, not 32: no thread has written it"),
-                               (launch + to_host, "element 0 is nan, not 32")]:
+                               (LAUNCH.replace("blocks(n, 64)", "n / 64"), "element 64 is nan, not 32: no thread has written it")]:
             with self.subTest(said=said):
                 code, found = self.run_first(5, exercise)
                 self.assertEqual(code, 1)
