@@ -17,9 +17,10 @@ struct PhaseSeconds {
   double total() const { return data + forward + backward + communication + optimizer; }
 };
 
+using PhaseTime = double PhaseSeconds::*;
 struct StepPhase {
   const char* name;
-  double PhaseSeconds::*seconds;
+  PhaseTime seconds;
 };
 inline constexpr std::array kStepPhases =
     std::to_array<StepPhase>({{"data", &PhaseSeconds::data},

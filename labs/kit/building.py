@@ -12,7 +12,7 @@ from pathlib import Path
 from kit.lab_file import LabError
 
 PRESET = "release"
-_FEW_STEPS, _STEP_SECONDS = 5, 8  # of processor time, measured for the programs of labs 4 and 5
+_FEW_STEPS, _STEP_SECONDS = 5, 8  # of processor time, an estimate for the programs of labs 4 and 5
 
 
 def build_directory(tree: Path) -> Path:
