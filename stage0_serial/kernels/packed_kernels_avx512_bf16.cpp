@@ -8,10 +8,8 @@
 namespace stagegpt {
 namespace {
 
-// A word is the bf16 elements of two steps of k, the earlier one in the lower half. An odd last step has a
-// zero beside it.
-struct Bf16Pairs {
-  static constexpr int kSteps = 2;
+struct Bf16Pairs : PairWords {
+  using PairWords::word, PairWords::words_of_line;
 
   static float word(const float* line, std::int64_t stride, std::int64_t n) {
     const float late = n > 1 ? line[stride] : 0.0f;
@@ -25,16 +23,6 @@ struct Bf16Pairs {
     const __m256i early = wide(row);
     const __m256i late = n > 1 ? wide(row + stride) : _mm256_setzero_si256();
     return __builtin_bit_cast(ShortVector, _mm256_or_si256(early, _mm256_slli_epi32(late, 16)));
-  }
-  // A line of bf16 elements is a line of words.
-  static float word(const Bf16* line, std::int64_t stride, std::int64_t n) {
-    const std::uint32_t late = n > 1 ? line[stride].bits : 0;
-    return __builtin_bit_cast(float, line->bits | late << 16);
-  }
-  static ShortVector words_of_line(const Bf16* line) {
-    ShortVector words;
-    __builtin_memcpy(&words, line, sizeof words);
-    return words;
   }
   static ShortVector words_of_rows(const Bf16* row, std::int64_t stride, std::int64_t n) {
     const __m256i early = wide(row), late = n > 1 ? wide(row + stride) : _mm256_setzero_si256();

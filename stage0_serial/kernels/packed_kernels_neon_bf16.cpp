@@ -7,10 +7,8 @@
 namespace stagegpt {
 namespace {
 
-// A word is the bf16 elements of two steps of k, the earlier one in the lower half. An odd last step has a
-// zero beside it.
-struct Bf16Pairs {
-  static constexpr int kSteps = 2;
+struct Bf16Pairs : PairWords {
+  using PairWords::word, PairWords::words_of_line;
 
   static float word(const float* line, std::int64_t stride, std::int64_t n) {
     const float late = n > 1 ? line[stride] : 0.0f;
@@ -19,16 +17,6 @@ struct Bf16Pairs {
   static ShortVector words_of_line(const float* line) {
     const Rows words = {vreinterpretq_u16_bf16(halves(line)), vreinterpretq_u16_bf16(halves(line + 8))};
     return __builtin_bit_cast(ShortVector, words);
-  }
-  // A line of bf16 elements is a line of words.
-  static float word(const Bf16* line, std::int64_t stride, std::int64_t n) {
-    const std::uint32_t late = n > 1 ? line[stride].bits : 0;
-    return __builtin_bit_cast(float, line->bits | late << 16);
-  }
-  static ShortVector words_of_line(const Bf16* line) {
-    ShortVector words;
-    __builtin_memcpy(&words, line, sizeof words);
-    return words;
   }
   template <class Element>
   static ShortVector words_of_rows(const Element* row, std::int64_t stride, std::int64_t n) {

@@ -136,6 +136,21 @@ struct RoundedWords {
   }
 };
 
+// For processors that multiply bf16: a word is the elements of two steps of k, the earlier one in the lower
+// half. An odd last step has a zero beside it. A line of bf16 elements is a line of words.
+struct PairWords {
+  static constexpr int kSteps = 2;
+  static float word(const Bf16* line, std::int64_t stride, std::int64_t n) {
+    const std::uint32_t late = n > 1 ? line[stride].bits : 0;
+    return __builtin_bit_cast(float, line->bits | late << 16);
+  }
+  static ShortVector words_of_line(const Bf16* line) {
+    ShortVector words;
+    __builtin_memcpy(&words, line, sizeof words);
+    return words;
+  }
+};
+
 constexpr std::int64_t words_of(std::int64_t k, int steps) { return (k + steps - 1) / steps; }
 
 // packed[i·kWidth + j] = word i of line j, for kTileRows lines of k steps without gaps, `stride` apart.
