@@ -27,7 +27,7 @@ KATEX = Path("/usr/share/javascript/katex")
 # The menu. A page's title is its first heading.
 SECTIONS = {
     "Start": ["README.md", "docs/install.md", "docs/doctor.md", "docs/troubleshooting.md", "CHANGELOG.md"],
-    "Train": ["docs/training.md", "docs/data.md", "docs/finetuning.md", "docs/generation.md", "docs/evaluation.md",
+    "Train": ["docs/training.md", "docs/python.md", "docs/data.md", "docs/finetuning.md", "docs/generation.md", "docs/evaluation.md",
               "docs/checkpoints.md", "docs/inspect.md", "docs/profiling.md"],
     "Processes and GPUs": ["docs/mpi.md", "docs/parallelism.md", "docs/cluster.md", "docs/gpu.md", "docs/emulator.md"],
     "Numbers": ["docs/performance.md", "docs/scaling.md", "docs/compare.md", "bench/notes/*.md"],

@@ -4,8 +4,17 @@ namespace stagegpt::gpu {
 namespace {
 
 std::string_view name_of(Epilogue epilogue) {
-  constexpr const char* kNames[] = {"none", "gelu", "gelu_backward", "row_sums"};
-  return kNames[static_cast<int>(epilogue)];
+  switch (epilogue) {
+    case Epilogue::none:
+      return "none";
+    case Epilogue::gelu:
+      return "gelu";
+    case Epilogue::gelu_backward:
+      return "gelu_backward";
+    case Epilogue::row_sums:
+      return "row_sums";
+  }
+  return "?";
 }
 
 }  // namespace

@@ -39,7 +39,12 @@ class FlagValue {
 
   bool is_optional() const { return optional_ != nullptr; }
   std::optional<T> get() const { return is_optional() ? *optional_ : std::optional(*value_); }
-  void set(T value) const { is_optional() ? * optional_ = std::move(value) : * value_ = std::move(value); }
+  void set(T value) const {
+    if (is_optional())
+      *optional_ = std::move(value);
+    else
+      *value_ = std::move(value);
+  }
   void clear() const { optional_->reset(); }
 
  private:

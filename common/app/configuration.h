@@ -50,8 +50,9 @@ class Configuration {
   std::vector<ConfigKey> keys_;
 };
 
-// Flags and values of earlier versions that are gone. On a command line and in --config they are refused,
-// with what takes their place; a run that was begun with them goes on with that.
+// ---- Flags and values of earlier versions that are gone ----
+// On a command line and in --config they are refused, with what takes their place; a run that was begun with
+// them goes on with that.
 
 // Each throws UserError where a flag, or this value of it, is gone.
 void refuse_removed_flag(const std::string& flag);

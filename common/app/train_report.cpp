@@ -81,6 +81,10 @@ void describe_run(const TrainOptions& options, const Gpt2Config& config, const C
                   const Machine& machine) {
   const ParameterTable table = gpt2_parameter_table(config);
   const bool graphs = repeats_passes(*machine.backend, *machine.sync, options.run.trainer);
+  const char* const with_graphs = graphs ? "; with CUDA graphs"
+                                  : machine.backend->records()
+                                      ? "; no CUDA graphs, because the only micro-step sends gradients"
+                                      : "";
   std::cerr << options.model_label << ": " << grouped(table.numel()) << " parameters, ";
   if (!config.frozen.empty()) std::cerr << grouped(table.trained_numel()) << " of them trained, ";
   std::cerr << config.n_layer << (config.n_layer == 1 ? " layer, " : " layers, ") << config.n_head
@@ -89,7 +93,7 @@ void describe_run(const TrainOptions& options, const Gpt2Config& config, const C
             << "\ndata: " << describe_data(options.corpus.data, corpus) << ", vocabulary "
             << describe_vocabulary(config, *corpus.tokenizer) << '\n'
             << describe_validation(options.run, corpus.validation.size(), config.block_size)
-            << "\nmachine: " << machine.description << (graphs ? "; with CUDA graphs" : "") << '\n';
+            << "\nmachine: " << machine.description << with_graphs << '\n';
 }
 
 void print_result(const TrainingRunConfig& config, const fs::path& run, const TrainingResult& result) {

@@ -48,7 +48,7 @@ std::string to_json_text(const TrainerState& state);
 // 1, which identifies tokens by the hash of their ids even if they are in shards.
 TrainerState parse_trainer_state(std::string_view text);
 
-// Early stopping: training ends when its validation loss has not improved for some validations.
+// ---- Early stopping: training ends when its validation loss has not improved for some validations ----
 
 // `best` after another validation, of which step, loss and tokens are given. A loss over another number of
 // tokens cannot be compared, and begins anew. NaN is never better.

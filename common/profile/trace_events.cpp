@@ -32,9 +32,24 @@ std::string row_name(int row) {
 }
 
 const char* category(SpanKind kind) {
-  constexpr const char* kNames[] = {"step",          "phase", "op",         "communication",
-                                    "communication", "data",  "checkpoint", "device"};
-  return kNames[static_cast<int>(kind)];
+  switch (kind) {
+    case SpanKind::step:
+      return "step";
+    case SpanKind::phase:
+      return "phase";
+    case SpanKind::op:
+      return "op";
+    case SpanKind::message:
+    case SpanKind::collective:
+      return "communication";
+    case SpanKind::data:
+      return "data";
+    case SpanKind::checkpoint:
+      return "checkpoint";
+    case SpanKind::device:
+      return "device";
+  }
+  return "";
 }
 
 double microseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3; }

@@ -50,7 +50,7 @@ class StopSignals {
   std::vector<Replaced> replaced_;
 };
 
-// Ctrl-C while a text is written ends that text, not the program.
+// ---- Ctrl-C while a text is written: it ends that text, not the program ----
 
 // While an object lives, the first SIGINT only sets requested(); a second one ends the program at once.
 class TextInterrupt {

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstdlib>
 #include <functional>
-#include <stdexcept>
 #include <string_view>
 #include <utility>
 

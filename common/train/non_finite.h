@@ -22,10 +22,9 @@ double unsigned_nan(double x);
 std::string first_non_finite(Backend& backend, const Grid& grid, const LanguageModel& model,
                              BatchStream& batches, std::uint64_t seed, std::int64_t step);
 
-// What a run does about steps whose loss or gradient is not finite.
-
-// stop: the run ends with the first such step. skip: it ends after a hundred skipped steps in a row. Weights
-// are never updated with a gradient that is not finite.
+// What a run does about steps whose loss or gradient is not finite. stop: the run ends with the first such
+// step. skip: it ends after a hundred skipped steps in a row. Weights are never updated with a gradient that
+// is not finite.
 enum class NonFinite : std::uint8_t { stop, skip };
 
 // Counts the steps of this call. All ranks count the same.

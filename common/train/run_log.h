@@ -17,10 +17,9 @@
 
 namespace stagegpt {
 
-// Detects a rank that delays the others.
-
-// Ranks with equal work all wait for the slowest one. Because single steps vary, times are added over kSteps
-// steps: a rank is slow if its time is more than kFactor times the median of the others.
+// Detects a rank that delays the others. Ranks with equal work all wait for the slowest one. Because single
+// steps vary, times are added over kSteps steps: a rank is slow if its time is more than kFactor times the
+// median of the others.
 class SlowRanks {
  public:
   static constexpr std::int64_t kSteps = 50;

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <vector>
 
-#include "stage2_cuda/emulation/async_copies.cpp"
 #include "stage2_cuda/emulation/barriers.cpp"
 #include "stage2_cuda/emulation/block.cpp"
 #include "stage2_cuda/emulation/device_memory.cpp"

@@ -47,7 +47,10 @@ def build(directory: Path, targets: list[str], progress: Callable[[str], None] =
 
 def steps(directory: Path, targets: list[str]) -> int:
     """How many commands a build of targets would run; 0 if all is built."""
-    found = re.findall(r"^\[\d+/(\d+)\]", _run(["ninja", "-C", str(directory), "-n", *targets], directory).stdout, re.MULTILINE)
+    ended = _run(["ninja", "-C", str(directory), "-n", *targets], directory)
+    if unknown := re.search(r"unknown target '(.*?)'", ended.stdout + (ended.stderr or "")):
+        raise LabError(f"the build has no target {unknown.group(1)}")
+    found = re.findall(r"^\[\d+/(\d+)\]", ended.stdout, re.MULTILINE)
     return int(found[-1]) if found else 0
 
 
@@ -56,7 +59,7 @@ def announce(directory: Path, targets: list[str], out=None) -> None:
     if (number := steps(directory, targets)) > _FEW_STEPS:
         processors = len(os.sched_getaffinity(0))
         minutes = max(1, round(number * _STEP_SECONDS / 60 / processors))
-        print(f"{' '.join(targets)}: {number} steps to build, about {minutes} minute{'s' * (minutes > 1)} on {processors} processors",
+        print(f"{' '.join(targets)}: {number} steps to build, about {minutes} minute{'s' * (minutes > 1)} on {processors} processor{'s' * (processors > 1)}",
               file=out or sys.stderr, flush=True)
 
 

@@ -191,7 +191,7 @@ class Grader:
         """Which of the files prevent a build: those that lack a function which an error names, else those with an error, else all."""
         errors = "\n".join(re.findall(r"^.*(?:error:|undefined reference).*", output, re.MULTILINE))
         lacking = [written.path for written in self.lab.write if written.path in files and any(
-            re.search(rf"\b{re.split(' |::', cut.label)[-1]}\b", errors)
+            re.search(rf"(?<!\w){re.escape(re.split(' |::', cut.label)[-1])}(?!\w)", errors)
             and not cutter.is_defined(submission.files[written.path].decode(), cut) for cut in written.cuts)]
         return dict.fromkeys(lacking, building.first_error(output)) or building.blamed(output, files) or dict.fromkeys(
             files, building.first_error(output))

@@ -29,8 +29,10 @@ class Error(Exception):
 
 
 def _program(name):
-    """The path of a program: in STAGEGPT_BIN, in PATH, or in a build below this folder, a folder above it, or the source tree."""
-    folders = [folder / "build/release/bin" for folder in [Path.cwd(), *Path.cwd().parents, Path(__file__).parents[2]]]
+    """The path of a program: in STAGEGPT_BIN, in PATH, in a build below this folder, a folder above it or the source tree, or where the
+    programs are installed with this package."""
+    above = Path(__file__).resolve().parents
+    folders = [folder / "build/release/bin" for folder in [Path.cwd(), *Path.cwd().parents, above[2]]] + [above[min(4, len(above) - 1)] / "bin"]
     places = [os.environ.get("STAGEGPT_BIN", ""), os.environ.get("PATH", ""), *map(str, folders)]
     found = shutil.which(name, path=os.pathsep.join(filter(None, places)))
     if not found:
@@ -57,9 +59,10 @@ def _call(job, quiet, flags):
     """Runs a job with --json. Returns the object that it prints."""
     environment = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **os.environ}  # as in Colab
     told, interrupted = [], False
-    with tempfile.TemporaryFile("w+") as output, subprocess.Popen(
-            command(job, json=True, **flags), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, text=True, errors="replace",
-            env=environment, start_new_session=True) as child:
+    words = command(job, json=True, **flags)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output, subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, encoding="utf-8", errors="replace", env=environment,
+            start_new_session=True) as child:
 
         def follow():
             for line in child.stderr:
@@ -68,15 +71,18 @@ def _call(job, quiet, flags):
                     sys.stderr.write(line)
 
         try:
-            follow()
-        except KeyboardInterrupt:
-            interrupted = True
-            child.send_signal(signal.SIGINT)
-            follow()
+            try:
+                follow()
+            except KeyboardInterrupt:
+                interrupted = True
+                # mpirun would end its ranks a second after SIGINT. It passes SIGUSR1 on, and they save.
+                child.send_signal(signal.SIGUSR1 if words[0] == "mpirun" else signal.SIGINT)
+                follow()
+            child.wait()
         except BaseException:
             child.kill()
             raise
-        if child.wait() != 0 and not interrupted:
+        if child.returncode != 0 and not (interrupted and os.fstat(output.fileno()).st_size > 0):
             raise Error("".join(told[-5:]).strip() or f"{job} ended with {child.returncode}")
         output.seek(0)
         return json.load(output)
@@ -97,12 +103,12 @@ class Run:
     @property
     def settings(self):
         """All settings, by their flags' names with _ for -."""
-        return json.loads((self.path / "run.json").read_text())
+        return json.loads((self.path / "run.json").read_text(encoding="utf-8"))
 
     @property
     def metrics(self):
         """A dictionary for each step, without a last line that is still being written."""
-        text = (self.path / "metrics.jsonl").read_text()
+        text = (self.path / "metrics.jsonl").read_text(encoding="utf-8")
         return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
 
     def curve(self, field):

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/tensor/caching_allocator.h"
 #include "stage2_cuda/cuda/check.h"
 #include "stage2_cuda/device_counts.h"
 
@@ -52,7 +53,8 @@ void require_compiled_for(const DeviceInfo& device) {
   if (10 * device.major + device.minor >= kOldest) return;
   user_error(device.name, " has compute capability ", device.major, '.', device.minor,
              ", but this program was compiled for ", kOldest / 10, '.', kOldest % 10, " and newer",
-             "; build with -DCMAKE_CUDA_ARCHITECTURES=", device.major, device.minor, ", ", or_emulated());
+             "; build with -DCMAKE_CUDA_ARCHITECTURES=", device.major, device.minor, "-real, ",
+             or_emulated());
 }
 
 cudaStream_t stream_of(StreamHandle stream) { return static_cast<cudaStream_t>(stream); }
@@ -152,6 +154,7 @@ void deallocate(void* block) noexcept {
 
 MemoryInfo memory_info() {
   MemoryInfo info;
+  const RelaxedCapture relaxed;
   check_cuda(cudaMemGetInfo(&info.free, &info.total), "querying free memory");
   return info;
 }
@@ -267,6 +270,10 @@ GraphHandle end_capture(StreamHandle stream) {
   check_cuda(cudaStreamEndCapture(stream_of(stream), &captured), "capturing a graph");
   const cudaError_t code = cudaGraphInstantiate(&graph->executable, captured, 0);
   static_cast<void>(cudaGraphDestroy(captured));
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // clears the error
+    throw OutOfMemory("no memory is left for a graph");
+  }
   check_cuda(code, "instantiating a graph");
   return graph.release();
 }

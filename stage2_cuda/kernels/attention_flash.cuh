@@ -36,7 +36,7 @@ struct Bf16Math {
 
 // The largest head size. Larger ones have no room in registers, or in the 64 KiB of shared memory of compute
 // capability 7.5.
-inline constexpr std::int64_t kFlashHeadSize = 128, kFlashHeadSizeOf75 = 32;
+inline constexpr std::int64_t kFlashHeadSize = 128, kFlashHeadSizeOf75 = 64;
 
 // What every kernel needs. `vectors`: rows of heads can be read 16 bytes at a time.
 struct FlashCall {

@@ -2,7 +2,6 @@
 
 import random
 import re
-import subprocess
 import sys
 import unittest
 from pathlib import Path

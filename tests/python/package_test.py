@@ -94,17 +94,17 @@ class Package(unittest.TestCase):
             stagegpt.command("dance")
 
     def test_an_interrupt_saves_the_run(self):
-        path = self.folder / "stopped"
-
-        def interrupt():
-            while not (path / "metrics.jsonl").exists():
+        def interrupt_when(path):
+            while not path.exists():
                 time.sleep(0.01)
             os.kill(os.getpid(), 2)
 
-        threading.Thread(target=interrupt).start()
-        run, _ = train(steps=1_000_000, run_dir=path)
-        self.assertEqual(run.result["steps"], run.metrics[-1]["step"])
-        self.assertTrue((run.latest / "manifest.json").exists())
+        for stage in (0, 1):
+            path = self.folder / f"stopped_{stage}"
+            threading.Thread(target=interrupt_when, args=[path / "metrics.jsonl"], daemon=True).start()
+            run, _ = train(stage=stage, ranks=stage + 1, steps=1_000_000, run_dir=path)
+            self.assertEqual(run.result["steps"], run.metrics[-1]["step"])
+            self.assertTrue((run.latest / "manifest.json").exists())
 
     def test_the_notebook_runs(self):
         cells = json.loads((ROOT / "docs/colab.ipynb").read_text())["cells"]

@@ -45,4 +45,5 @@ field commit '""'  # a source tree in another project's repository
 
 grep -qE "^## \[?$version\]?" "$root/CHANGELOG.md" || fail "CHANGELOG.md has no $version"
 grep -qE "^version: \"?$version\"?$" "$root/CITATION.cff" || fail "CITATION.cff is not of version $version"
+grep -qF "version = \"$version\"" "$root/python/pyproject.toml" || fail "python/pyproject.toml is not of version $version"
 [ $failures = 0 ]

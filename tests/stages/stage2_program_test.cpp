@@ -331,7 +331,7 @@ TEST_F(Stage2Emulated, AStepIsGraphsWithTheSameBits) {
   EXPECT_EQ(metric("default", "loss"), metric("off", "loss"));
 }
 
-// A run that was begun without graphs, by a program whose default that was, goes on without.
+// A run that was begun without graphs, by an older program, goes on without.
 TEST_F(Stage2Emulated, ARunKeepsItsChoiceOfGraphs) {
   const auto has_graphs = [](const ProgramResult& result) {
     return result.errors.find("; with CUDA graphs\n") != std::string::npos;

@@ -77,10 +77,11 @@ const std::vector<BackendUnderTest>& backends_under_test() {
     add("emulated_reverse", emulated({Order::reverse}, GpuMatmul::cublaslt));
     add("emulated_tiled_forward", emulated({Order::forward}, GpuMatmul::tiled), kProductsOnly);
     add("emulated_vectorised_reverse", emulated({Order::reverse}, GpuMatmul::vectorised), kProductsOnly);
-    add("emulated_7_5_late", emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/true, /*late=*/true,
-                                      gpu::Precision::f32, 75));
+    add("emulated_late", emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/true, /*late=*/true));
+    add("emulated_7_5", emulated({Order::random, 6}, GpuMatmul::cublaslt, /*fused=*/true, /*late=*/false,
+                                 gpu::Precision::f32, 75));
     for (const char* name : {"emulated_forward", "emulated_reverse", "emulated_tiled_forward",
-                             "emulated_vectorised_reverse", "emulated_7_5_late"})
+                             "emulated_vectorised_reverse", "emulated_late", "emulated_7_5"})
       std::ranges::find(all, name, &BackendUnderTest::name)->brief = true;
     return all;
   }();

@@ -1,7 +1,6 @@
 #include "tools/bench/bench_report.h"
 
 #include <cstdio>
-#include <utility>
 
 #include "common/base/grouped.h"
 #include "common/base/json.h"

@@ -89,8 +89,9 @@ Finding judge_architecture(const Gpu& gpu, const BuildFacts& build) {
     case Coverage::none:
       break;
   }
-  return {"architecture", Mark::problem, found,
-          concat("build for it: cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=", gpu.capability)};
+  return {
+      "architecture", Mark::problem, found,
+      concat("build for it: cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=", gpu.capability, "-real")};
 }
 
 }  // namespace

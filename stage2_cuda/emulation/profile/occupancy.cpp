@@ -114,9 +114,14 @@ ResourceTable known_resources() {
 Occupancy occupancy_of(unsigned block_threads, std::size_t shared_bytes, unsigned registers) {
   // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", of 8.0 and 9.0: 2048
   // threads, 32 blocks, 65,536 registers, and 164 or 228 KiB of shared memory, of which each block takes 1
-  // KiB more than it asks for, in units of 128 bytes.
-  constexpr std::size_t kThreads = 2048, kBlocks = 32, kRegisters = 65536, kReserved = 1024, kBytesUnit = 128;
-  const std::size_t bytes = std::size_t{compute_capability() >= 90 ? 228U : 164U} << 10;
+  // KiB more than it asks for, in units of 128 bytes. Of 7.5: half the threads and blocks, 64 KiB, nothing
+  // more than a block asks for, and units of 256 bytes.
+  const int capability = compute_capability();
+  const bool is_7_5 = capability < 80;
+  const std::size_t kib = is_7_5 ? 64 : capability < 90 ? 164 : 228, bytes = kib << 10;
+  const std::size_t most_threads = is_7_5 ? 1024 : 2048, most_blocks = is_7_5 ? 16 : 32;
+  const std::size_t reserved = is_7_5 ? 0 : 1024, bytes_unit = is_7_5 ? 256 : 128;
+  constexpr std::size_t kRegisters = 65536;
   // cuda_occupancy.h of the CUDA toolkit: registers are allocated to a warp in units of 256, from one of four
   // parts of the multiprocessor, each with a quarter of the registers.
   constexpr std::size_t kRegistersUnit = 256, kParts = 4;
@@ -127,9 +132,10 @@ Occupancy occupancy_of(unsigned block_threads, std::size_t shared_bytes, unsigne
     std::size_t blocks;
     const char* name;
   };
-  const std::array limits = {Limit{kThreads / (warps * kWarpSize), "threads"},
-                             Limit{bytes / rounded_up(shared_bytes + kReserved, kBytesUnit), "shared memory"},
-                             Limit{kBlocks, "blocks"}};
+  const std::array limits = {
+      Limit{most_threads / (warps * kWarpSize), "threads"},
+      Limit{bytes / std::max(rounded_up(shared_bytes + reserved, bytes_unit), bytes_unit), "shared memory"},
+      Limit{most_blocks, "blocks"}};
   Limit least = limits.front();
   for (const Limit& limit : limits) least = limit.blocks < least.blocks ? limit : least;
   if (registers > 0) {

@@ -47,6 +47,16 @@ TEST(Occupancy, is_that_of_cuda) {
   }
 }
 
+// The same function of cuda_occupancy.h, for compute capability 7.5.
+TEST(Occupancy, is_that_of_cuda_on_7_5) {
+  const EmulatedDevice device(75);
+  EXPECT_EQ(occupancy_of(256, 0, 40).blocks, 4U);
+  EXPECT_EQ(occupancy_of(64, 0, 32).blocks, 16U);
+  EXPECT_EQ(occupancy_of(256, 20000, 40).blocks, 3U);
+  EXPECT_EQ(occupancy_of(256, 32768, 40).blocks, 2U);
+  EXPECT_EQ(occupancy_of(256, 61440, 40).blocks, 1U);
+}
+
 // 228 KiB / 98 KiB; a block with more than compute capability 8.0 has.
 TEST(Occupancy, counts_the_shared_memory_of_the_emulated_device) {
   const EmulatedDevice device(90);
