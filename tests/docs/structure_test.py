@@ -2,6 +2,7 @@
 """What the structure of the project promises: folders that form layers, files that stay short, and documentation that stays short."""
 import pathlib
 import re
+import runpy
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -55,6 +56,9 @@ class Structure(unittest.TestCase):
         self.assertGreater(len(pages), 30)
         words = {page.relative_to(ROOT): len(page.read_text(encoding="utf-8").split()) for page in pages}
         self.assertLessEqual(sum(words.values()), MOST_WORDS, sorted(words.items(), key=lambda item: -item[1])[:8])
+
+    def test_the_site_has_every_guide(self):
+        runpy.run_path(str(ROOT / "scripts/site.py"))["menu"]()  # exits with the names of others
 
 
 if __name__ == "__main__":
