@@ -10,7 +10,7 @@ from collections import namedtuple
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "labs"))
-from kit.cpp import functions, partners, tokenize  # noqa: E402
+from kit.cpp import CLOSING, partners, tokenize  # noqa: E402
 
 Edit = namedtuple("Edit", "start end text")  # replaces the text of a file from `start` to `end`
 
@@ -130,8 +130,43 @@ class _Editor:
 
 def bodies(text):
     """The bodies of a file's functions, in order, as (start, end): there a mutant can be switched on at run time."""
-    return [(function.body_begin + 1, function.body_end - 1) for function in functions(text)
-            if all(token.text != "consteval" for token in function.header)]
+    tokens = tokenize(text)
+    partner = partners(tokens)
+    found, header, i = [], [], 0  # header: the declaration so far, without what is in brackets
+    while i < len(tokens):
+        token = tokens[i].text
+        if token == "template":
+            i = _angle_end(tokens, i + 1)
+        elif token == "{":
+            member = header and re.match(r"\w|>", header[-1]) and ":" in header  # its initial value: `: a_{1}`
+            if "(" in header and not member and "=" not in header:
+                if "consteval" not in header:
+                    found.append((tokens[i].end, tokens[partner[i]].begin))
+                header, i = [], partner[i]
+            elif "(" not in header and "=" not in header and {"namespace", "class", "struct", "union", "extern"} & {*header}:
+                header = []  # the declarations in it follow
+            else:
+                i = partner[i]
+        elif token in CLOSING:
+            if not {"alignas", "decltype", "explicit", "noexcept", "requires", "__attribute__", "__launch_bounds__"} & {*header[-1:]}:
+                header.append(token)
+            i = partner[i]
+        elif token in (";", "}") or (token == ":" and header in (["public"], ["private"], ["protected"])):
+            header = []
+        elif not (token == "=" and header[-1:] == ["operator"]):
+            header.append(token)
+        i += 1
+    return found
+
+
+def _angle_end(tokens, i):
+    """The index of the `>` that closes the `<` at i."""
+    depth = 0
+    while True:
+        depth += {"<": 1, ">": -1, ">>": -2}.get(tokens[i].text, 0)
+        if depth <= 0:
+            return i
+        i += 1
 
 
 def body_of(all_bodies, start, end):

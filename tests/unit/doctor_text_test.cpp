@@ -143,6 +143,7 @@ note     BLAS              no libopenblas
 }
 
 const Gpu kV100{.name = "V100", .driver = "535.1", .capability = 70, .gibibytes = 31.7};
+const Gpu kT4{.name = "T4", .driver = "580.1", .capability = 75, .gibibytes = 15.0};
 const Gpu kA6000{.name = "A6000", .driver = "535.1", .capability = 86, .gibibytes = 48.2};
 const Gpu kB300{.name = "B300", .driver = "580.1", .capability = 103, .gibibytes = 267.4};
 
@@ -179,7 +180,13 @@ ok       GPU               V100, 32 GiB, compute capability 7.0
 note     driver            535.1, for CUDA up to 12.3; built with 12.4
                            -> it runs compiled kernels, but cannot compile PTX of this toolkit: update the driver if a kernel fails
 problem  architecture      compiled for 80-real, 90; V100 has 7.0
-                           -> build for it: cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=70
+                           -> stage 2 needs a GPU of compute capability 7.5 or newer
+)");
+  EXPECT_EQ(text_of(judge_gpus(there({kT4}, CudaVersion{12, 4}), build)), R"(
+ok       GPU               T4, 15 GiB, compute capability 7.5
+ok       driver            580.1, for CUDA up to 12.4; built with 12.4
+problem  architecture      compiled for 80-real, 90; T4 has 7.5
+                           -> build for it: cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=75-real
 )");
   EXPECT_EQ(text_of(judge_gpus(there({kB300}, CudaVersion{11, 8}), build)), R"(
 ok       GPU               B300, 267 GiB, compute capability 10.3

@@ -89,9 +89,11 @@ Finding judge_architecture(const Gpu& gpu, const BuildFacts& build) {
     case Coverage::none:
       break;
   }
-  return {
-      "architecture", Mark::problem, found,
-      concat("build for it: cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=", gpu.capability, "-real")};
+  return {"architecture", Mark::problem, found,
+          gpu.capability < 75
+              ? "stage 2 needs a GPU of compute capability 7.5 or newer"
+              : concat("build for it: cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=", gpu.capability,
+                       "-real")};
 }
 
 }  // namespace
