@@ -154,7 +154,8 @@ TEST(DoctorOfGpus, ComparesArchitectures) {
   expect(judged(kH100), Mark::ok, "80-real, 90");
   expect(judged("RTX 4090, 550.1, 8.9, 24564\n"), Mark::ok, "8.9");
   expect(judged("B200, 570.1, 10.0, 183359\n"), Mark::note, "10.0", "CMAKE_CUDA_ARCHITECTURES=100");
-  expect(judged("Tesla V100, 550.1, 7.0, 32510\n"), Mark::problem, "7.0", "needs a GPU of compute capability 7.5");
+  expect(judged("Tesla V100, 550.1, 7.0, 32510\n"), Mark::problem, "7.0",
+         "needs a GPU of compute capability 7.5");
   expect(judged("Tesla T4, 550.1, 7.5, 15360\n"), Mark::problem, "7.5", "CMAKE_CUDA_ARCHITECTURES=75-real");
   expect(of(judge_gpus(gpus(kH100), built_with("")), "toolkit"), Mark::note, "use no GPU", "CUDA toolkit");
 }
