@@ -314,6 +314,8 @@ void add_cross_entropies(Cases& cases) {
   add("many_rows", {1, 601}, 5, 8);            // more than these threads
   // Rows of 48 KiB in f32, as much shared memory as a GPU's block has without asking for more.
   add_cross_entropy_loss(cases, "vocabulary_12288", {1, 2}, 12288, 12288, 64);
+  // Of 80 KiB: more than a block of compute capability 7.5 may have.
+  add_cross_entropy_loss(cases, "vocabulary_20480", {1, 2}, 20480, 20480, 64);
   // Rows that fit in the shared memory of a GPU's block in bf16, but not in f32; rows that never fit. K is
   // not V: sums are in f32, so that in bf16 only elements are rounded.
   add_cross_entropy_loss(cases, "vocabulary_50257", {1, 2}, 50257, 50304, 64);
