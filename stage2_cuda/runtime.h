@@ -66,7 +66,8 @@ float milliseconds_between(EventHandle begin, EventHandle end);  // both of kind
 // ---- Graphs: work of a stream that is recorded once, and done as often as it is launched ----
 // Between begin_capture() and the end of the capture, work that is submitted to the stream is recorded and
 // not done: kernels, copies, set_zero(). The host may not wait for anything, and may use no events. A copy
-// reads host memory whenever the graph is done.
+// reads host memory whenever the graph is done. end_capture() throws OutOfMemory (caching_allocator.h) if the
+// device has no room for the graph.
 using GraphHandle = void*;
 void begin_capture(StreamHandle stream);
 GraphHandle end_capture(StreamHandle stream);

@@ -37,6 +37,7 @@ struct MemoryStats {
   std::int64_t source_allocations = 0;
 };
 
+// The source has not as much memory as was asked for.
 struct OutOfMemory : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -59,8 +59,8 @@ def announce(directory: Path, targets: list[str], out=None) -> None:
     if (number := steps(directory, targets)) > _FEW_STEPS:
         processors = len(os.sched_getaffinity(0))
         minutes = max(1, round(number * _STEP_SECONDS / 60 / processors))
-        print(f"{' '.join(targets)}: {number} steps to build, about {minutes} minute{'s' * (minutes > 1)} on {processors} processor{'s' * (processors > 1)}",
-              file=out or sys.stderr, flush=True)
+        print(f"{' '.join(targets)}: {number} steps to build, about {minutes} minute{'s' * (minutes > 1)} on {processors} "
+              f"processor{'s' * (processors > 1)}", file=out or sys.stderr, flush=True)
 
 
 @cache
