@@ -17,7 +17,6 @@ class StopStrings {
   // Adds text, and returns what can be printed now: everything before a stop string, and before an end that
   // may be the beginning of one.
   std::string push(std::string_view text) {
-    if (found_) return "";
     held_ += text;
     std::size_t end = std::string::npos;
     for (const std::string& stop : strings_) end = std::min(end, held_.find(stop));

@@ -61,11 +61,11 @@ def signal_of(output: str, number: int | None) -> str:
 
 def thrown(output: str) -> str:
     """What std::terminate() printed of an exception, the reason a sanitizer gave, or what the emulator printed when it
-    ended the program; or an empty text."""
+    ended the program, with the source lines; or an empty text."""
     match = (re.search(r"^\s*what\(\):\s*(.+)", output, re.MULTILINE)
              or re.search(r"^.*(?:ERROR: \w+Sanitizer: |runtime error: )(.+)", output, re.MULTILINE)
-             or re.search(r"^(kernel \S.*, block \(.+)$", output, re.MULTILINE))
-    return match.group(1).strip() if match else ""
+             or re.search(r"^(kernel \S.*, block \(.+(?:\n[\w.]+:\d+.*)*)$", output, re.MULTILINE))
+    return match.group(1).strip().replace("\n", ", ") if match else ""
 
 
 def _plain(text: str) -> str:

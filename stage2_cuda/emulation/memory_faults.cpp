@@ -1,6 +1,9 @@
 #include "stage2_cuda/emulation/memory_faults.h"
 
+#include <limits.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +15,8 @@
 #include "common/base/error.h"
 #include "stage2_cuda/emulation/block.h"
 #include "stage2_cuda/emulation/device_memory.h"
+
+extern "C" const char __executable_start;  // the linker's name for the first byte of the program
 
 namespace stagegpt::gpu::emulation {
 namespace {
@@ -77,6 +82,32 @@ void report(const char* description, const void* address) {
   write_text(line);
 }
 
+std::uintptr_t instruction_of(const void* context) {
+  const mcontext_t& state = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#ifdef __x86_64__
+  return static_cast<std::uintptr_t>(state.gregs[REG_RIP]);
+#else
+  return state.pc;
+#endif
+}
+
+// Writes the source line of an instruction, and the lines in which its function was inlined, each as
+// FILE:LINE. Nothing if addr2line (binutils) is not installed.
+void report_source_lines(std::uintptr_t instruction) {
+  char program[PATH_MAX] = {};
+  if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0) return;
+  char offset[32];
+  std::snprintf(offset, sizeof(offset), "%#zx",
+                instruction - reinterpret_cast<std::uintptr_t>(&__executable_start));
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    execlp("addr2line", "addr2line", "--inlines", "--basenames", "--exe", program, offset, nullptr);
+    _exit(1);
+  }
+  if (child > 0) waitpid(child, nullptr, 0);
+}
+
 void pass_on(int signal, siginfo_t* info, void* context) {
   if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
     previous_action.sa_sigaction(signal, info, context);
@@ -89,9 +120,13 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   if (const char* description = description_of_fault(info->si_addr)) {
     while (has_reported.test_and_set()) pause();  // another OS thread reports its fault and ends the program
     report(description, info->si_addr);
+    report_source_lines(instruction_of(context));
     std::abort();
   }
-  if (in_kernel()) report("accessed an invalid address", info->si_addr);
+  if (in_kernel()) {
+    report("accessed an invalid address", info->si_addr);
+    report_source_lines(instruction_of(context));
+  }
   pass_on(signal, info, context);
 }
 

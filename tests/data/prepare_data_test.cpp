@@ -58,7 +58,11 @@ TEST_F(PrepareData, DoesNotDependOnThreadsOrShards) {
   prepare("b", {"--input", "text.txt", "--threads", "5", "--shard-tokens", "7777"});
   EXPECT_EQ(read_bytes(directory.path() / "a/tokenizer.json"),
             read_bytes(directory.path() / "b/tokenizer.json"));
-  for (const std::string part : {"train", "val"}) EXPECT_EQ(tokens("a", part), tokens("b", part));
+  const auto manifest = nlohmann::json::parse(read_bytes(directory.path() / "b/manifest.json"));
+  for (const std::string part : {"train", "val"}) {
+    EXPECT_EQ(tokens("a", part), tokens("b", part));
+    for (const auto& shard : manifest[part]["shards"]) EXPECT_LE(shard["tokens"], 7777);
+  }
   EXPECT_EQ(tokens("a", "train"), tokenizer("a")->encode(tokenizer("a")->decode(tokens("a", "train"))));
 }
 

@@ -145,6 +145,7 @@ TEST(EmulatedRuntime, streams_events_and_pinned_memory) {
   destroy_stream(stream);
 }
 
+constexpr int kLineOfWriteAt = __LINE__ + 1;
 __global__ void write_at(float* out, std::int64_t i) { out[i] = 1; }
 
 __global__ void read_at(float* out, const float* in, std::int64_t i) { out[0] = in[i]; }
@@ -176,7 +177,9 @@ TEST_F(EmulatedMemoryDeathTest, a_kernel_goes_beyond_an_allocation) {
   DeviceArray<float> x(64), out(64);  // 256 bytes, directly before the guard page
   EXPECT_DEATH(launch<write_at>(1, 1, 0, nullptr, x.data(), 64),
                "kernel write_at, block \\(0,0,0\\), thread \\(0,0,0\\): reads or writes beyond an allocation "
-               "of device memory: byte 256 .element 64, if of 4 bytes. of the array in argument 1");
+               "of device memory: byte 256 .element 64, if of 4 bytes. of the array in argument 1 .*\n"
+               "device_memory_test.cpp:" +
+                   std::to_string(kLineOfWriteAt));
   EXPECT_DEATH(
       launch<read_at>(dim3(2, 3), 8, 0, nullptr, out.data(), x.data(), 65),
       "kernel read_at, block \\(.,.,0\\), thread \\(.,0,0\\): reads or writes beyond an allocation of "

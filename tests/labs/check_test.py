@@ -116,9 +116,10 @@ class Judging(unittest.TestCase):
 
     def test_a_kernel_that_the_emulator_ended(self):
         output = ("[ RUN      ] A.a/forward\n/x/tests/unit/a.cpp:63: Failure\nExpected equality\n"
-                  "kernel k<float, 1>, block (1,0,0), thread (74,0,0): reads or writes beyond an allocation\n")
-        self.assertEqual(self.judged(output, None, 6), ("crashed", "SIGABRT in A.a/forward: kernel k<float, 1>, block "
-                                                        "(1,0,0), thread (74,0,0): reads or writes beyond an allocation"))
+                  "kernel k<float, 1>, block (1,0,0), thread (74,0,0): reads or writes beyond an allocation\nrows.h:7\nk.cuh:41\n")
+        self.assertEqual(self.judged(output, None, 6), (
+            "crashed", "SIGABRT in A.a/forward: kernel k<float, 1>, block (1,0,0), thread (74,0,0): reads or writes beyond an "
+                       "allocation, rows.h:7, k.cuh:41"))
 
     def test_hints_fit_the_failure(self):
         """The emulator's messages, as labs 5 and 6 show them, have hints of their own."""

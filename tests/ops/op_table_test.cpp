@@ -2,7 +2,9 @@
 // kernels in bf16, so in bf16 the limit depends only on the unit roundoff.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <utility>
 
 #include "stage0_serial/naive_backend.h"
 #include "tests/ops/op_run.h"
@@ -67,15 +69,68 @@ std::ostream& operator<<(std::ostream& out, const Target& target) {
 }
 std::string test_name(const testing::TestParamInfo<Target>& info) { return concat(info.param); }
 
+// What an op computes from the same inputs: its outputs, the gradients of its inputs, and these after a
+// second backward, which adds to those of the first.
+struct Results {
+  std::vector<Values> outputs, gradients, accumulated;
+};
+
+Values sum(Values a, const Values& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+  return a;
+}
+
+std::vector<Values> gradients(OpRun& run, std::size_t inputs) {
+  std::vector<Values> gradients(inputs);
+  for (std::size_t i = 0; i < inputs; ++i) {
+    if (run.differentiable(i)) gradients[i] = run.grad(i);
+  }
+  return gradients;
+}
+
+Results results_of(OpRun& run, std::size_t inputs) {
+  run.step(0);
+  Results results = {run.outputs(), gradients(run, inputs), {}};
+  run.step(1);
+  results.accumulated = gradients(run, inputs);
+  return results;
+}
+
 class OpTable : public testing::TestWithParam<Target> {
  protected:
   const OpCase& op() const { return *GetParam().op; }
   DType dtype() const { return GetParam().dtype; }
+  DType rounded_to() const { return dtype() == DType::bf16 ? DType::bf16 : DType::f32; }
 
   OpRun run(Backend& backend, DType dtype, int constant = OpRun::kNone) {
-    return {backend, dtype, op(), /*seed=*/0, constant, this->dtype()};
+    return {backend, dtype, op(), /*seed=*/0, constant, rounded_to()};
   }
   OpRun tested(int constant = OpRun::kNone) { return run(*backend_, dtype(), constant); }
+
+  // Of the plain kernels, kept while the tests of one case follow each other, for one backend after the
+  // other.
+  const Results& plain(DType dtype) {
+    static const OpCase* kept_of = nullptr;
+    static std::map<std::pair<DType, DType>, Results> kept;
+    if (std::exchange(kept_of, &op()) != &op()) kept.clear();
+    const std::pair key(dtype, rounded_to());
+    if (!kept.contains(key)) kept[key] = computed_by_plain(dtype);
+    return kept[key];
+  }
+
+  // In f64 nothing is accumulated: the gradients of each backward are computed alone, and added here.
+  Results computed_by_plain(DType dtype) {
+    const std::unique_ptr<Backend> naive = make_naive_backend();
+    OpRun first = run(*naive, dtype), second = run(*naive, dtype);
+    Results results = results_of(first, op().reals.size());
+    if (dtype != DType::f64) return results;
+    second.step(1);
+    results.accumulated = gradients(second, op().reals.size());
+    for (std::size_t i = 0; i < op().reals.size(); ++i) {
+      results.accumulated[i] = sum(results.gradients[i], results.accumulated[i]);
+    }
+    return results;
+  }
 
   void expect_close(const Values& got, const Values& plain, const Values& expected, const Shape& shape,
                     const std::string& what) {
@@ -86,35 +141,27 @@ class OpTable : public testing::TestWithParam<Target> {
     EXPECT_LE(plain_error, plain_error_limit(dtype())) << what << " of the plain kernel";
   }
 
-  const std::unique_ptr<Backend> naive_ = make_naive_backend();
   const std::unique_ptr<Backend> backend_ = GetParam().backend->make();
 };
 
-Values sum(Values a, const Values& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
-  return a;
-}
-
 TEST_P(OpTable, agrees_with_the_reference) {
-  OpRun expected = run(*naive_, DType::f64), other = run(*naive_, DType::f64);
-  OpRun plain = run(*naive_, dtype() == DType::bf16 ? DType::f64 : dtype()), got = tested();
-  for (OpRun* each : {&expected, &plain, &got}) each->step(0);
-  other.step(1);
-  for (std::size_t i = 0; i < expected.outputs().size(); ++i) {
-    expect_close(got.outputs()[i], plain.outputs()[i], expected.outputs()[i], got.output_shape(i),
+  OpRun run = tested();
+  const Results got = results_of(run, op().reals.size());
+  const Results& plain = this->plain(dtype() == DType::bf16 ? DType::f64 : dtype());
+  const Results& expected = this->plain(DType::f64);
+  for (std::size_t i = 0; i < got.outputs.size(); ++i) {
+    expect_close(got.outputs[i], plain.outputs[i], expected.outputs[i], run.output_shape(i),
                  concat("output ", i));
   }
-  const auto expect_gradients = [&](const auto& of_reference, const char* when) {
-    for (std::size_t i = 0; i < op().reals.size(); ++i) {
-      if (!got.differentiable(i)) continue;
-      expect_close(got.grad(i), plain.grad(i), of_reference(i), got.input_shape(i),
+  for (std::size_t i = 0; i < op().reals.size(); ++i) {
+    if (!run.differentiable(i)) continue;
+    const auto expect_gradient = [&](std::vector<Values> Results::*of, const char* when) {
+      expect_close((got.*of)[i], (plain.*of)[i], (expected.*of)[i], run.input_shape(i),
                    concat("gradient of input ", i, when));
-    }
-  };
-  expect_gradients([&](std::size_t i) { return expected.grad(i); }, "");
-  // A second backward adds its gradients to those of the first.
-  for (OpRun* each : {&plain, &got}) each->step(1);
-  expect_gradients([&](std::size_t i) { return sum(expected.grad(i), other.grad(i)); }, ", accumulated");
+    };
+    expect_gradient(&Results::gradients, "");
+    expect_gradient(&Results::accumulated, ", accumulated");
+  }
 }
 
 using OpTableInputs = OpTable;

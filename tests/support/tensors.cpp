@@ -1,15 +1,14 @@
 #include "tests/support/tensors.h"
 
+#include "common/random/normal.h"
 #include "common/tensor/half_floats.h"
 
 namespace stagegpt::test {
 
 Values random_values(std::uint64_t seed, std::uint32_t stream, std::int64_t n, double scale, double mean) {
-  Values values(static_cast<std::size_t>(n));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(mean + scale * random_normal({seed, stream, 0}, i));
-  }
-  return values;
+  std::vector<float> values(static_cast<std::size_t>(n));
+  draw_normal({seed, stream, 0}, 0, mean, scale, values);
+  return {values.begin(), values.end()};
 }
 
 std::vector<std::int32_t> random_ids(std::uint64_t seed, std::uint32_t stream, std::int64_t n,

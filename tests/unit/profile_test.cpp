@@ -44,6 +44,8 @@ TEST(Timeline, KeepsWhatBeginsAndEndsWhileItRecords) {
   EXPECT_EQ(span.work.bytes, 12);
   EXPECT_EQ(span.peer, 3);
   EXPECT_LE(span.begin, span.end);
+  timeline.clear();
+  EXPECT_TRUE(timeline.spans().empty());
 }
 
 TEST(Timeline, CountsWhatItHasNoMemoryForAndAllocatesNone) {
