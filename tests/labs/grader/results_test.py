@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "labs"))
 
-from kit import intake, results, summary  # noqa: E402
+from kit import intake, results, similar, summary  # noqa: E402
 from kit.results import Case, Report  # noqa: E402
 
 
@@ -113,6 +113,22 @@ class ResultsTest(unittest.TestCase):
             summary.flag_copies(reports, starter, solution)
         self.assertEqual([report.look_at for report in reports], [[], ["ring has the code of c"], ["ring has the code of b"],
                                                                   ["ring has the code of the solution"]])
+
+    def test_similar_code(self) -> None:
+        """Other names, numbers, comments and order of functions hide nothing; what the starter or many have does not count."""
+        marks = "+-*/%&|^"
+        def code(number: int) -> str:
+            return "{" + "".join(f" x {marks[number >> i & 7]} y;" for i in range(0, 60, 3)) + "}"
+
+        copied, usual = [code(71 ** 9), code(37 ** 11)], code(89 ** 10)
+        renamed = [text.replace("x", "left_side").replace("y", "42 /* mine */") for text in reversed(copied)]
+        given = {"a.h": code(53 ** 10)}
+        texts = {similar.SOLUTION: code(97 ** 9), "ada": "".join(copied), "bob": given["a.h"] + "".join(renamed), "eve": code(61 ** 10),
+                 "dan": given["a.h"] + code(97 ** 9)}
+        own = {who: similar.written({"a.h": text + usual}, given) for who, text in texts.items()}
+        found = similar.pairs(own, 30)
+        self.assertEqual({tuple(pair) for _, *pair in found}, {("ada", "bob"), (similar.SOLUTION, "dan")})
+        self.assertGreater(min(share for share, *_ in found), 70)
 
 
 if __name__ == "__main__":
