@@ -9,6 +9,13 @@ thread_local constinit Thread* current_thread = nullptr;
 thread_local constinit Block* current_block = nullptr;
 constinit LaunchObserver* launch_observer = nullptr;
 
+void need_capability(int least) {
+  const int has = compute_capability();
+  if (has >= least) return;
+  fail("needs compute capability ", least / 10, '.', least % 10, ", and the emulated device has ", has / 10,
+       '.', has % 10, " (STAGEGPT_EMULATOR_CAPABILITY)");
+}
+
 Block& Block::of_this_thread() {
   // On the heap: a thread_local Block would take space in every thread of the program.
   static thread_local const auto block = std::make_unique<Block>();

@@ -160,6 +160,10 @@ template <class... Parts>
   current_block->fail(*current_thread, parts...);
 }
 
+// Throws KernelError about the running thread if the device's compute capability, times ten, is below
+// `least`.
+void need_capability(int least);
+
 inline unsigned Block::pick(unsigned set) {
   switch (launch_->order.order) {
     case Order::forward:

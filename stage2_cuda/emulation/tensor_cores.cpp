@@ -87,23 +87,14 @@ FragmentA exchange_rows(const char* call, const MatrixRow& row, bool transposed,
 
 }  // namespace emulation
 
-namespace {
-
-void need_tensor_cores(const char* instruction) {
-  if (emulation::compute_capability() < 80)
-    emulation::fail(instruction, " needs compute capability 8.0, and the emulated device has 7.5");
-}
-
-}  // namespace
-
 void mma_m16n8k16(FragmentC& c, const FragmentA& a, const FragmentB& b, std::source_location where) {
-  need_tensor_cores("mma_m16n8k16");
+  emulation::need_capability(80);
   emulation::MmaLane lane{c, a, b};
   emulation::current_block->together("mma_m16n8k16", &lane, emulation::multiply_add<16>, where);
 }
 
 void mma_m16n8k8(FragmentC& c, const FragmentA& a, const FragmentB& b, std::source_location where) {
-  need_tensor_cores("mma_m16n8k8");
+  emulation::need_capability(80);
   emulation::MmaLane lane{c, a, b};
   emulation::current_block->together("mma_m16n8k8", &lane, emulation::multiply_add<8>, where);
 }

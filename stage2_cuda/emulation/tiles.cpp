@@ -19,10 +19,7 @@ void Tiles::begin_block() {
 }
 
 void* Tiles::memory(const SharedDeclaration& declaration, std::size_t bytes) {
-  if (compute_capability() < 90) {
-    fail("needs compute capability 9.0, and the emulated device has ", compute_capability() / 10, '.',
-         compute_capability() % 10, " (STAGEGPT_EMULATOR_CAPABILITY)");
-  }
+  need_capability(90);
   span_ = current_block->shared().array(declaration);
   if (span_.count * kCell < bytes) {
     fail("uses ", bytes, " bytes of dynamic shared memory as ", declaration.name, ", but the launch gives ",

@@ -48,6 +48,14 @@ __global__ void product(float* c, const Bf16* a, const Bf16* b) {
   for (unsigned e = 0; e < 4; ++e) c[(g + (e >= 2 ? 8 : 0)) * 8 + 2 * t + e % 2] = sums.v[e];
 }
 
+TEST_P(EmulatedTensorCores, need_their_capability) {
+  const EmulatedDevice older(75);
+  DeviceArray<Bf16> left(numbers(16 * 16, 5)), right(numbers(16 * 8, 3));
+  DeviceArray<float> sums(std::vector<float>(16 * 8));
+  expect_error({"kernel product", "needs compute capability 8.0, and the emulated device has 7.5"},
+               [&] { launch<product>(1, 32, 0, nullptr, sums.data(), left.data(), right.data()); });
+}
+
 TEST_P(EmulatedTensorCores, multiply_and_add) {
   const std::vector<Bf16> a = numbers(16 * 16, 5), b = numbers(16 * 8, 3);
   std::vector<float> c(16 * 8);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/backends.h"
@@ -160,7 +159,10 @@ TEST_P(Stage2Training, ANormThatIsNotFiniteSkipsTheUpdate) {
 
 std::vector<BackendUnderTest> training_backends() {
   std::vector<BackendUnderTest> backends = backends_under_test();
-  std::erase_if(backends, std::not_fn(&BackendUnderTest::runs_models));
+  // What another order of threads would change, the op table and the golden models see.
+  std::erase_if(backends, [](const BackendUnderTest& backend) {
+    return !backend.runs_models() || backend.name == "emulated_forward" || backend.name == "emulated_reverse";
+  });
   return backends;
 }
 
