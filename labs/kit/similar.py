@@ -38,26 +38,25 @@ def run(arguments: argparse.Namespace, root: Path) -> int:
             files[path.name] = {name: content.decode() for name, content in intake.read(path, lab, labs).files.items()}
         except Refused as error:
             print(f"{path.name}: {error}", file=sys.stderr)
-    for share, *pair in pairs({who: written(texts, given) for who, texts in files.items()}, arguments.least):
+    for share, *pair in pairs({who: windows(texts) for who, texts in files.items()}, windows(given), arguments.least):
         print(clean(f"{share:3} %  {'  '.join(pair)}"))
     return 0
 
 
-def written(texts: dict[str, str], given: dict[str, str]) -> set[tuple[str, ...]]:
-    """The windows that the starter does not have."""
-    return set().union(*(windows(text) for text in texts.values())).difference(*(windows(text) for text in given.values()))
+def windows(files: dict[str, str]) -> set[tuple[str, ...]]:
+    found = set()
+    for text in files.values():
+        tokens = [token.text if token.kind == "mark" else "" for token in cpp.tokenize(text)]
+        found.update(tuple(tokens[i:i + WINDOW]) for i in range(len(tokens) - WINDOW + 1))
+    return found
 
 
-def windows(text: str) -> set[tuple[str, ...]]:
-    tokens = [token.text if token.kind == "mark" else "" for token in cpp.tokenize(text)]
-    return {tuple(tokens[i:i + WINDOW]) for i in range(len(tokens) - WINDOW + 1)}
-
-
-def pairs(own: dict[str, set], least: int) -> list[tuple[int, str, str]]:
-    """The share that two have in common of what the one with less has, in percent; the largest first."""
+def pairs(own: dict[str, set], starters: set, least: int) -> list[tuple[int, str, str]]:
+    """The share that two have in common of what the one with less has, in percent; the largest first. What the starter has does
+    not count."""
     often = Counter(window for who, windows in own.items() if who != SOLUTION for window in windows)
     usual = {window for window, number in often.items() if number > max(2, len(own) / 10)}
-    own = {who: windows - usual for who, windows in own.items()}
+    own = {who: windows - usual - starters for who, windows in own.items()}
     found = [(100 * len(own[a] & own[b]) // min(len(own[a]), len(own[b])), a, b) for a, b in combinations(own, 2)
              if min(len(own[a]), len(own[b])) >= FEWEST]
     return sorted((pair for pair in found if pair[0] >= least), reverse=True)

@@ -92,7 +92,7 @@ std::uintptr_t instruction_of(const void* context) {
 }
 
 // Writes the source line of an instruction, and the lines in which its function was inlined, each as
-// FILE:LINE. Nothing if addr2line (binutils) is not installed.
+// FILE:LINE, or as ??:0 without a table of lines. Nothing if addr2line (binutils) is not installed.
 void report_source_lines(std::uintptr_t instruction) {
   char program[PATH_MAX] = {};
   if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0) return;

@@ -121,12 +121,14 @@ class OpTable : public testing::TestWithParam<Target> {
   // In f64 nothing is accumulated: the gradients of each backward are computed alone, and added here.
   Results computed_by_plain(DType dtype) {
     const std::unique_ptr<Backend> naive = make_naive_backend();
-    OpRun first = run(*naive, dtype), second = run(*naive, dtype);
-    Results results = results_of(first, op().reals.size());
-    if (dtype != DType::f64) return results;
+    const std::size_t inputs = op().reals.size();
+    OpRun first = run(*naive, dtype);
+    if (dtype != DType::f64) return results_of(first, inputs);
+    OpRun second = run(*naive, dtype);
+    first.step(0);
     second.step(1);
-    results.accumulated = gradients(second, op().reals.size());
-    for (std::size_t i = 0; i < op().reals.size(); ++i) {
+    Results results = {first.outputs(), gradients(first, inputs), gradients(second, inputs)};
+    for (std::size_t i = 0; i < inputs; ++i) {
       results.accumulated[i] = sum(results.gradients[i], results.accumulated[i]);
     }
     return results;

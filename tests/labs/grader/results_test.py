@@ -125,8 +125,8 @@ class ResultsTest(unittest.TestCase):
         given = {"a.h": code(53 ** 10)}
         texts = {similar.SOLUTION: code(97 ** 9), "ada": "".join(copied), "bob": given["a.h"] + "".join(renamed), "eve": code(61 ** 10),
                  "dan": given["a.h"] + code(97 ** 9)}
-        own = {who: similar.written({"a.h": text + usual}, given) for who, text in texts.items()}
-        found = similar.pairs(own, 30)
+        own = {who: similar.windows({"a.h": text + usual}) for who, text in texts.items()}
+        found = similar.pairs(own, similar.windows(given), 30)
         self.assertEqual({tuple(pair) for _, *pair in found}, {("ada", "bob"), (similar.SOLUTION, "dan")})
         self.assertGreater(min(share for share, *_ in found), 70)
 
