@@ -12,6 +12,11 @@ stagegpt_cxx_options(-Wall -Wextra -Wpedantic -Wshadow
   # Neither changes a result: errno is never read after a math call, floating-point traps are never enabled.
   # Without them sqrt and comparisons in loops are not vectorised.
   -fno-math-errno -fno-trapping-math)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  # Backends override some of the overloads of compute(), loops begin with STAGEGPT_UNROLL, and std::stable_sort() of GCC 12's
+  # library uses what is deprecated.
+  stagegpt_cxx_options(-Wno-overloaded-virtual -Wno-misleading-indentation -Wno-deprecated-declarations)
+endif()
 # GCC collects its own garbage so often that it takes a sixth of the time of a compilation. With these limits it takes a
 # quarter to a third more memory, such as 0.69 GB instead of 0.56.
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)

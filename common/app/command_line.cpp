@@ -284,10 +284,10 @@ int run_program(const char* argv0, const std::function<int()>& body) {
     flush_output();
     return code;
   } catch (const std::bad_alloc&) {
-    std::cerr << name << ": " << kOutOfMemory << '\n';
+    std::cerr << concat(name, ": ", kOutOfMemory, '\n');  // in one write: ranks share standard error
     return 1;
   } catch (const std::exception& error) {
-    std::cerr << name << ": " << printable(error.what()) << '\n';
+    std::cerr << concat(name, ": ", printable(error.what()), '\n');
     return exit_code_of(error);
   }
 }

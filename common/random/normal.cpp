@@ -117,9 +117,9 @@ void draw_normal(const RandomKey& key, std::uint64_t first, double mean, double 
       const auto block = philox(key, first / 4 + static_cast<std::uint64_t>(i));
       for (std::size_t word = 0; word < 4; ++word) words[word][i] = block[word];
     }
-    const bool certain = fill_pairs(words[0], words[1], mean, std, out.data()) &
-                         fill_pairs(words[2], words[3], mean, std, out.data() + 2);
-    if (!certain) define(key, first, mean, std, out.first(kNumbers));
+    const bool even = fill_pairs(words[0], words[1], mean, std, out.data());
+    const bool odd = fill_pairs(words[2], words[3], mean, std, out.data() + 2);
+    if (!even || !odd) define(key, first, mean, std, out.first(kNumbers));
   }
   define(key, first, mean, std, out);
 }

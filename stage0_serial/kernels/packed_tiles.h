@@ -20,6 +20,8 @@
 // in each: fewer than 8 or 10 sums would wait for themselves.
 #pragma once
 
+#include <utility>
+
 #include "stage0_serial/kernels/packed_kernels.h"
 #include "stage0_serial/kernels/simd.h"
 
@@ -33,7 +35,17 @@ inline constexpr std::int64_t kLineBytes = 64;  // a cache line
 
 // As many floats as a tile has rows: the side of the squares that are transposed in registers.
 using ShortVector = float __attribute__((vector_size(4 * kTileRows)));
-using ShortIndices = std::int32_t __attribute__((vector_size(4 * kTileRows)));
+
+// a[first], b[first], a[first + 1], b[first + 1] and so on.
+template <int kFirst, int... I>
+inline ShortVector interleaved(ShortVector a, ShortVector b, std::integer_sequence<int, I...>) {
+#ifdef __clang__
+  return __builtin_shufflevector(a, b, (kFirst + I / 2 + I % 2 * kTileRows)...);
+#else
+  using Indices = std::int32_t __attribute__((vector_size(4 * kTileRows)));
+  return __builtin_shuffle(a, b, Indices{(kFirst + I / 2 + I % 2 * kTileRows)...});
+#endif
+}
 
 // Transposes a square of kTileRows × kTileRows. One round interleaves vector i of the upper half with vector
 // i of the lower half; log2(kTileRows) rounds bring element (r, k) to (k, r).
@@ -41,16 +53,12 @@ template <int kRound = 1>
 inline void transpose(ShortVector (&square)[kTileRows]) {
   if constexpr (kRound < kTileRows) {
     constexpr int kHalf = kTileRows / 2;
-    ShortIndices first, second;
-    for (int i = 0; i < kTileRows; ++i) {
-      first[i] = i / 2 + i % 2 * kTileRows;
-      second[i] = first[i] + kHalf;
-    }
+    constexpr std::make_integer_sequence<int, kTileRows> kElements;
     ShortVector mixed[kTileRows];
 #pragma GCC unroll 8
     for (int i = 0; i < kHalf; ++i) {
-      mixed[2 * i] = __builtin_shuffle(square[i], square[i + kHalf], first);
-      mixed[2 * i + 1] = __builtin_shuffle(square[i], square[i + kHalf], second);
+      mixed[2 * i] = interleaved<0>(square[i], square[i + kHalf], kElements);
+      mixed[2 * i + 1] = interleaved<kHalf>(square[i], square[i + kHalf], kElements);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < kTileRows; ++i) square[i] = mixed[i];

@@ -24,7 +24,7 @@ namespace {
 constexpr int kSteps = 3;
 constexpr std::int64_t kBatch = 12;  // divisible by 1, 2, 3 and 4 ranks
 // The smallest model with several buckets of kSmallBucket bytes.
-constexpr Gpt2Config kTiny = {
+const Gpt2Config kTiny = {
     .vocab_size = kSmallVocabulary, .block_size = 4, .n_layer = 1, .n_head = 1, .n_embd = 16};
 constexpr std::int64_t kSmallBucket = 4 << 10;
 

@@ -115,8 +115,8 @@ TEST(Masks, AreThoseOfTheReference) {
   for (std::size_t step = 0; step < masks.size(); ++step) {
     ASSERT_EQ(masks[step].size(), expected[step].size());
     for (std::size_t i = 0; i < masks[step].size(); ++i) {
-      EXPECT_EQ(masks[step][i].op, expected[step][i]["op"]);
-      EXPECT_EQ(hexadecimal(masks[step][i].kept), expected[step][i]["kept"])
+      EXPECT_EQ(masks[step][i].op, expected[step][i]["op"].get<std::string>());
+      EXPECT_EQ(hexadecimal(masks[step][i].kept), expected[step][i]["kept"].get<std::string>())
           << "step " << step << ", op " << i;
     }
   }

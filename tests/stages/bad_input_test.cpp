@@ -1,8 +1,13 @@
 // Wrong input gives one line on standard error that names the mistake, exit code 2, no standard output, and
 // no files.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "tests/support/program.h"
 
@@ -49,6 +54,12 @@ const Mistake kMistakes[] = {
      {"--tokenizer", "sentencepiece"},
      "--tokenizer: expected one of char, word, bpe, gpt2"},
     {"unknown_schedule", {"--lr-schedule", "cosin"}, "did you mean cosine?"},
+    {"floor_of_a_constant_rate",
+     {"--lr-schedule", "constant", "--min-lr", "1e-5"},
+     "--min-lr: --lr-schedule constant keeps the peak"},
+    {"size_of_no_validation",
+     {"--eval-every", "0", "--eval-tokens", "64"},
+     "--eval-tokens: there is no validation with --eval-every 0"},
     {"unknown_matmul",
      {"--cpu-matmul", "mkl"},
      "--cpu-matmul: expected one of naive, tiled, packed, packed-bf16, blas"},
@@ -103,6 +114,28 @@ const Mistake kMistakes[] = {
 
 INSTANTIATE_TEST_SUITE_P(BadInput, TrainRefuses, testing::ValuesIn(kMistakes),
                          [](const auto& test) { return test.param.name; });
+
+// Several ranks write to one standard error: a message in parts would be mixed with others. Each write to a
+// datagram socket is a message of its own.
+TEST(BadInput, IsToldInOneWrite) {
+  std::array<int, 2> ends;
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    execl(STAGEGPT_BIN_DIR "/stage0_train", "stage0_train", "--steps", "many", nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  std::array<char, 1000> text;
+  const ssize_t size = recv(ends[0], text.data(), text.size(), 0);
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_GT(size, 0);
+  EXPECT_EQ(std::string_view(text.data(), static_cast<std::size_t>(size)),
+            "stage0_train: --steps: expected a whole number from 1 to 1000000000, not 'many'\n");
+}
 
 TEST(TrainRefusesCorpus, ShorterThanOneWindow) {
   const ScratchDirectory files;
