@@ -141,8 +141,6 @@ void TrainFlags::resolve() {
   model.resolve();
   check_frozen(model_config());
   if (!learning_rate_) learning_rate_ = model.learning_rate();
-  if (min_lr_ && schedule_ == "constant" && !resume)
-    user_error("--min-lr: --lr-schedule constant keeps the peak; give another schedule");
   if (!min_lr_) min_lr_ = *learning_rate_ / 10;
   if (!warmup_steps_) warmup_steps_ = steps_ / 20;
   if (*min_lr_ > *learning_rate_) {
@@ -150,8 +148,6 @@ void TrainFlags::resolve() {
   }
   if (options_.run.eval_every == 0 && !options_.eval_task.empty())
     user_error("--eval-task: is answered with every validation, and there is none with --eval-every 0");
-  if (options_.run.eval_every == 0 && eval_tokens_ && !resume)
-    user_error("--eval-tokens: there is no validation with --eval-every 0");
   if (options_.run.patience > 0 && (options_.corpus.val_fraction == 0 || options_.run.eval_every == 0)) {
     user_error("--patience: there is no validation to compare, with ",
                options_.run.eval_every == 0 ? "--eval-every" : "--val-fraction", " 0");
