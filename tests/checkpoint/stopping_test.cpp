@@ -186,7 +186,7 @@ TEST_F(SignalsBeforeTheFirstStep, LeaveARunThatWasResumedAsItWas) {
   const auto before = files();
   const std::uintmax_t size = std::filesystem::file_size(in("text.txt"));
   std::filesystem::resize_file(in("text.txt"), kLong);
-  expect_stopped(stopped_while_it_reads({"--resume", "run", "--steps", "30"}));
+  expect_stopped(stopped_while_it_reads({"--resume", "run", "--steps", "30", "--any-bytes"}));
   EXPECT_EQ(files(), before);
   std::filesystem::resize_file(in("text.txt"), size);
   expect_success({"--resume", "run"});
