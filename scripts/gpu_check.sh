@@ -293,6 +293,11 @@ plans=(--gpu-matmul-plans "$out/plans.json")
 step 'time plans' 120 "${b64[@]}" --precision bf16 --steps 1 --warmup 0 "${plans[@]}" --gpu-matmul-tune
 step 'bench bf16 b64 with plans' 60 "${b64[@]}" --precision bf16 "${steps[@]}" "${plans[@]}"
 step 'bench bf16 b64 without plans' 60 "${b64[@]}" --precision bf16 "${steps[@]}"
+if [ -n "$rehearse" ] || [[ $device == *', 9.0' ]]; then
+  STAGEGPT_EMULATOR_CAPABILITY=9.0 step 'bench bf16 b64 wgmma' 60 "${b64[@]}" --precision bf16 "${steps[@]}" --gpu-matmul wgmma
+else
+  skip 'bench bf16 b64 wgmma' 'the compute capability is not 9.0'
+fi
 for attention in materialised flash; do
   step "bench tf32 b16 $attention attention" 60 "${b16[@]}" --precision tf32 --gpu-attention $attention "${steps[@]}"
 done

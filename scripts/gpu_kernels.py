@@ -92,7 +92,8 @@ def problems(name, row):
         yield f"{name} uses {row['local']} bytes of local memory"
     if ("TensorCores<" in name or "_mma_" in name) and row["HMMA"] == 0:
         yield f"{name} has no instruction of tensor cores"
-    if "wgmma_" in name and (row["HGMMA"] == 0 or row["async copies"] == 0):
+    copies = row["async copies"] > 0 or "matmul_wgmma_" in name
+    if re.search("wgmma_|_ring_", name) and (row["HGMMA"] == 0 or not copies):
         yield f"{name} has no wgmma, or no copy of the copy engine"
     if re.search(r"[<, ](4|8)(, false)?>$", name) and row["16-byte loads"] == 0:
         yield f"{name} has no load of 16 bytes"

@@ -29,7 +29,7 @@ SECTIONS = {
     "Start": ["README.md", "docs/install.md", "docs/doctor.md", "docs/troubleshooting.md", "CHANGELOG.md"],
     "Train": ["docs/training.md", "docs/python.md", "docs/data.md", "docs/finetuning.md", "docs/generation.md", "docs/evaluation.md",
               "docs/checkpoints.md", "docs/inspect.md", "docs/profiling.md"],
-    "Processes and GPUs": ["docs/mpi.md", "docs/parallelism.md", "docs/cluster.md", "docs/gpu.md", "docs/emulator.md"],
+    "Processes and GPUs": ["docs/mpi.md", "docs/parallelism.md", "docs/cluster.md", "docs/gpu.md", "docs/hopper.md", "docs/emulator.md"],
     "Numbers": ["docs/performance.md", "docs/scaling.md", "docs/compare.md", "bench/notes/*.md"],
     "Code": ["docs/code.md", "stage*/README.md", "docs/derivations.md", "docs/testing.md", "tests/*/README.md", "CONTRIBUTING.md"],
     "Course": ["labs/README.md", "labs/*/HANDOUT.md", "labs/zoo/README.md", "labs/AGENTS.md", "docs/teaching.md", "docs/grading.md"],

@@ -1,6 +1,6 @@
 // Attention for compute capability 9.0 (kernels/attention_wgmma.cuh). Its kernels are a library of their own,
 // because they are compiled for 9.0a, which runs on no other device; a program for other devices has
-// ops/attention_wgmma_absent.cpp in its place.
+// ops/wgmma_absent.cpp in its place.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,7 @@
 #include "stage2_cuda/kernels/elementwise.cuh"
 #include "stage2_cuda/kernels/matmul.cuh"
 #include "stage2_cuda/kernels/squared_norm.cuh"
+#include "stage2_cuda/matmul_wgmma.h"
 #include "stage2_cuda/stream_backend.h"
 
 namespace stagegpt::gpu {
@@ -24,6 +25,11 @@ class HandGemm final : public Gemm {
   void run(const Product& product, StreamHandle stream) override { matmul(stream, product); }
 };
 
+// Throws UserError if the device cannot run what the user has asked for.
+void need_wgmma(const char* asked) {
+  if (const std::string why_not = why_no_wgmma(); !why_not.empty()) user_error(asked, ' ', why_not);
+}
+
 std::unique_ptr<Gemm> make_gemm(const CudaOptions& options) {
   switch (options.matmul) {
     case GpuMatmul::naive:
@@ -32,16 +38,20 @@ std::unique_ptr<Gemm> make_gemm(const CudaOptions& options) {
       return std::make_unique<HandGemm<matmul_tiled>>();
     case GpuMatmul::vectorised:
       return std::make_unique<HandGemm<matmul_vectorised>>();
+    case GpuMatmul::wgmma:
+      need_wgmma("--gpu-matmul: wgmma");
+      return make_wgmma_gemm(make_library_gemm(options.precision, options.plans));
     case GpuMatmul::cublaslt:
       break;
   }
   return make_library_gemm(options.precision, options.plans);
 }
 
-constexpr std::array<std::pair<GpuMatmul, std::string_view>, 4> kMatmulNames = {{
+constexpr std::array<std::pair<GpuMatmul, std::string_view>, 5> kMatmulNames = {{
     {GpuMatmul::naive, "naive"},
     {GpuMatmul::tiled, "tiled"},
     {GpuMatmul::vectorised, "vectorised"},
+    {GpuMatmul::wgmma, "wgmma"},
     {GpuMatmul::cublaslt, "cublaslt"},
 }};
 
@@ -61,11 +71,9 @@ std::optional<typename Named::value_type::first_type> named(const Named& all, st
 }
 
 bool uses_wgmma(GpuAttention attention) {
-  if (attention != GpuAttention::flash && attention != GpuAttention::flash_wgmma) return false;
-  const std::string why_not = why_no_wgmma();
-  if (attention == GpuAttention::flash_wgmma && !why_not.empty())
-    user_error("--gpu-attention: flash-wgmma ", why_not);
-  return why_not.empty();
+  if (attention == GpuAttention::flash_wgmma) need_wgmma("--gpu-attention: flash-wgmma");
+  const bool may = attention == GpuAttention::flash || attention == GpuAttention::flash_wgmma;
+  return may && why_no_wgmma().empty();
 }
 
 }  // namespace

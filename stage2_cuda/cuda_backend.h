@@ -12,8 +12,9 @@
 
 namespace stagegpt::gpu {
 
-// Implementations of GEMM: three hand-written ones (kernels/matmul.cuh), and the library (gemm.h).
-enum class GpuMatmul { naive, tiled, vectorised, cublaslt };
+// Implementations of GEMM: three in f32 (kernels/matmul.cuh), one in bf16 (matmul_wgmma.h), the library
+// (gemm.h).
+enum class GpuMatmul { naive, tiled, vectorised, wgmma, cublaslt };
 
 std::optional<GpuMatmul> gpu_matmul_named(std::string_view name);
 

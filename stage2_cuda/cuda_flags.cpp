@@ -12,8 +12,10 @@ void CudaFlags::add(CommandLine& command_line) {
       "--precision", precision_, {"f32", "tf32", "bf16"},
       "f32; tf32: factors of matrix products and of attention rounded to 10 bits; bf16: mixed precision, "
       "activations and weights in bf16, sums in f32");
-  command_line.choice("--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "cublaslt"},
-                      "implementation of matrix multiplication (GEMM)");
+  command_line.choice(
+      "--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "wgmma", "cublaslt"},
+      "implementation of matrix multiplication (GEMM): the first three in f32, wgmma in bf16 on compute "
+      "capability 9.0");
   plan_flags_.add(command_line);
   command_line.choice(
       "--gpu-attention", attention_, {"materialised", "flash", "flash-mma", "flash-wgmma"},
@@ -34,15 +36,19 @@ std::vector<std::string> CudaFlags::add_training(CommandLine& command_line) {
 }
 
 DeviceInfo CudaFlags::open(Timeline* timeline, int otherwise, int processes) {
-  if (precision_ != "f32" && matmul_ != "cublaslt") {
-    user_error("--precision: ", precision_, " needs --gpu-matmul cublaslt, got \"", matmul_,
-               "\", which computes in f32");
+  const bool library =
+      matmul_ == "cublaslt" || matmul_ == "wgmma";  // which leaves some products to the library
+  if (matmul_ == "wgmma" && precision_ != "bf16")
+    user_error("--gpu-matmul: wgmma needs --precision bf16, got \"", precision_, '"');
+  if (precision_ != "f32" && !library) {
+    user_error("--precision: ", precision_, " needs --gpu-matmul cublaslt",
+               precision_ == "bf16" ? " or wgmma" : "", ", got \"", matmul_, "\", which computes in f32");
   }
   if (precision_ == "bf16" && attention_ == "materialised")
     user_error("--precision: bf16 needs --gpu-attention flash, got \"", attention_, "\"");
   if (precision_ != "bf16" && attention_ == "flash-wgmma")
     user_error("--gpu-attention: flash-wgmma needs --precision bf16, got \"", precision_, "\"");
-  if (plan_flags_.given() && matmul_ != "cublaslt")
+  if (plan_flags_.given() && !library)
     user_error(PlanFlags::kFlag, ": needs --gpu-matmul cublaslt, got \"", matmul_, "\"");
   if (timeline != nullptr) rule_out_graphs("--profile times each op");
   if (platform_->counts()) rule_out_graphs("--emulator-report counts each op");
@@ -90,8 +96,8 @@ TensorMemory CudaFlags::memory(int processes) const {
 
 std::string CudaFlags::description(const DeviceInfo& device) const {
   return concat(
-      platform_->description(opened_, device), "; ", precision_, ", ",
-      matmul_ == "cublaslt" ? platform_->library() : matmul_ + " matmul",
+      platform_->description(opened_, device), "; ", precision_, ", ", matmul_ == "wgmma" ? "wgmma and " : "",
+      matmul_ == "cublaslt" || matmul_ == "wgmma" ? platform_->library() : matmul_ + " matmul",
       graph_ == "off" || why_no_graphs_.empty() ? "" : concat("; no CUDA graphs, because ", why_no_graphs_));
 }
 

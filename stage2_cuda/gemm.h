@@ -1,5 +1,5 @@
 // GEMM by a library: cuBLASLt on a GPU (cuda/gemm.cpp), the host's BLAS under emulation (emulation/gemm.cpp).
-// The hand-written versions are in kernels/matmul.cuh.
+// The hand-written versions are in kernels/matmul.cuh and kernels/matmul_wgmma.cuh.
 #pragma once
 
 #include <cstdint>
@@ -84,7 +84,7 @@ class Gemm {
   virtual bool has_epilogue(const Product&) { return false; }
   virtual bool has_epilogue(const ProductOf<Bf16, Bf16>&) { return false; }
   virtual bool has_epilogue(const ProductOf<Bf16, float>&) { return false; }
-  // Only the library multiplies in bf16.
+  // Implementations in f32 have none.
   virtual void run(const ProductOf<Bf16, Bf16>&, StreamHandle) { check(false, "gemm: no products in bf16"); }
   virtual void run(const ProductOf<Bf16, float>&, StreamHandle) { check(false, "gemm: no products in bf16"); }
 };

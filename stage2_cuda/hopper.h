@@ -7,7 +7,10 @@
 //                                             8·(c ^ r % 8)
 //     tile.store_pair(row, column, pair)      two bf16; the column is even
 //     tile.load8(row, column)                 eight bf16; the column is a multiple of eight
+//     tile.store8(row, column, eight)
 //     ldmatrix_x4(tile, row, column)          as in launch.h: each lane gives a row of eight bf16
+//   WideTile<N>                               wide.part[i], N tiles, one behind the other: they are 64 rows
+//                                             of 64·N columns, or 64·N rows of 64 columns
 //   SharedFloats<N>                           floats[i]; floats.pair(i): two, i is even
 //   Barrier                                   an mbarrier: counts arrivals and bytes, in phases. A phase ends
 //                                             with the last of `arrivals` arrivals and of the expected bytes
@@ -31,14 +34,17 @@
 //
 // Products, called by all threads of a warpgroup, in the same order:
 //
-//   Accumulator                               64×64 floats. Lane l of warp w of the warpgroup has, as element
-//                                             4j + 2r + e, row 16w + l/4 + 8r, column 8j + 2·(l % 4) + e
+//   AccumulatorOf<N>                          64×N floats, N = 64, 128 or 256; Accumulator has 64. Lane l of
+//                                             warp w of the warpgroup has, as element 4j + 2r + e, row
+//                                             16w + l/4 + 8r, column 8j + 2·(l % 4) + e
 //   Operand                                   64×64 bf16, in registers
 //     operand.round(accumulator)              element by element
 //     operand.pair(k, i)                      elements 8k + 2i and 8k + 2i + 1 of the accumulator, rounded
 //   wgmma(c, a, b, accumulate)                starts c = a·b, or c += a·b, a 64×16, b 16×64. a:
 //                                             tile.columns(k), columns 16k to 16k + 15, or operand.part(k);
 //                                             b: tile.columns(k), transposed, or tile.rows(k)
+//   wgmma(wide_c, a, b, accumulate)           the same for b 16×N, N = 128 or 256, of a WideTile. a:
+//                                             tile.columns(k), or tile.rows(k), transposed
 //   wgmma_fence(registers…)                   what was written to these accumulators and operands before is
 //                                             used by products that are started afterwards
 //   wgmma_commit()                            the products since the last commit are a group

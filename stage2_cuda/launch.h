@@ -11,6 +11,8 @@
 //   __threadfence()                           other blocks see what was written before it first
 //   exp2_approx(x)                            2^x within 2 units in the last place; 0 where it would be below
 //                                             2^-126
+//   rcp_approx(x)                             1/x within a unit in the last place; 0 where it would be below
+//                                             2^-126
 //   rounded_pair(first, second)               two floats as bf16, rounded to nearest; NaN stays NaN
 //   STAGEGPT_SHARED(float, tile, 256);        an array in shared memory
 //   STAGEGPT_DYNAMIC_SHARED(float, scores);   an array in shared memory, whose size the launch gives
@@ -18,7 +20,7 @@
 //                                             index can be in registers
 //   STAGEGPT_NO_UNROLL for (…)                no unrolling, so that fewer registers are needed
 //   load4(array, i), store4(array, i, value)  four floats at once, 16-byte aligned; array may be shared
-//   store4(array, i, value)                   also four bf16, 8-byte aligned, to device memory
+//                                             also four bf16, 8-byte aligned, of device memory
 //   load8(array, i), store8(array, i, value)  eight bf16 at once, 16-byte aligned; load8 also from a shared
 //                                             array
 //   load_once(array, i)                       four floats or eight bf16 of device memory that no thread reads

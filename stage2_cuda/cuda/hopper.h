@@ -74,17 +74,19 @@ __device__ void fewer_registers() {
 
 // ---- Tiles, and copies to them ----
 
-// An operand of wgmma in shared memory (PTX ISA, "Matrix descriptor format"): the address, the distance of
-// groups of eight rows in both directions, 128-byte swizzle.
+// An operand of wgmma in shared memory (PTX ISA, "Matrix descriptor format"): the address, 128-byte swizzle,
+// and two distances: from eight rows to the next eight, and from one tile to the next, for an operand whose
+// rows run through several tiles.
 struct TileDescriptor {
   std::uint64_t bits;
 
   __device__ explicit TileDescriptor(unsigned address)
-      : bits(std::uint64_t{1} << 62 | std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1024 >> 4} << 16 |
-             (address & 0x3ffff) >> 4) {}
+      : bits(std::uint64_t{1} << 62 | std::uint64_t{1024 >> 4} << 32 |
+             static_cast<std::uint64_t>(kTileBytes >> 4) << 16 | (address & 0x3ffff) >> 4) {}
 };
+// Whether rows of the tile are those of the right operand, or columns of the left one.
 struct TileColumns : TileDescriptor {
-  static constexpr int kTransposed = 0;  // rows of the tile are columns of the right operand
+  static constexpr int kTransposed = 0;
 };
 struct TileRows : TileDescriptor {
   static constexpr int kTransposed = 1;
@@ -97,6 +99,9 @@ class alignas(kTileAlignment) SharedTile {
   }
   __device__ Bf16x8 load8(int row, int column) const {
     return gpu::load8(reinterpret_cast<const Bf16*>(bytes_ + at(row, column)), 0);
+  }
+  __device__ void store8(int row, int column, Bf16x8 eight) {
+    gpu::store8(reinterpret_cast<Bf16*>(bytes_ + at(row, column)), 0, eight);
   }
   __device__ const Bf16* row_of_matrix(int row, int column) const {
     return reinterpret_cast<const Bf16*>(bytes_ + at(row, column));
@@ -113,6 +118,14 @@ class alignas(kTileAlignment) SharedTile {
   unsigned char bytes_[kTileBytes];
 };
 static_assert(sizeof(SharedTile) == kTileBytes);
+
+template <int N>
+struct WideTile {
+  SharedTile part[N];
+
+  __device__ TileColumns columns(int k) const { return part[0].columns(k); }
+  __device__ TileRows rows(int k) const { return part[0].rows(k); }
+};
 
 __device__ inline FragmentA ldmatrix_x4(const SharedTile& tile, int row, int column) {
   return ldmatrix_x4(tile.row_of_matrix(row, column), 0);
@@ -152,18 +165,22 @@ __device__ void bulk_load(SharedFloats<N>& to, const float* from, Barrier& barri
 
 // ---- Products ----
 
-class Accumulator {
+template <int N>
+class AccumulatorOf {
  public:
+  static constexpr int kElements = N / 2;  // of a thread
+
   __device__ float& operator[](int i) { return v_[i]; }
   __device__ float operator[](int i) const { return v_[i]; }
   // The compiler does not move what uses the registers across this place.
   __device__ void pin() {
-    STAGEGPT_UNROLL for (int i = 0; i < 32; ++i) asm volatile("" : "+f"(v_[i]) : : "memory");
+    STAGEGPT_UNROLL for (int i = 0; i < kElements; ++i) asm volatile("" : "+f"(v_[i]) : : "memory");
   }
 
  private:
-  float v_[32];
+  float v_[kElements];
 };
+using Accumulator = AccumulatorOf<64>;
 
 class Operand {
  public:
@@ -208,31 +225,57 @@ __device__ void wgmma_wait(Registers&... registers) {
   (pin(registers), ...);
 }
 
-// The 32 registers of an accumulator, as operands 0 to 31 of an instruction.
-#define STAGEGPT_ACCUMULATOR(c)                                                                             \
-  "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),           \
-      "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), \
-      "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]),            \
-      "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),            \
-      "+f"(c[30]), "+f"(c[31])
-#define STAGEGPT_WGMMA                                                                              \
-  " wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "                                          \
-  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25," \
-  "%26,%27,%28,%29,%30,%31}, "
+// Registers i, i + 1, … of an accumulator, as operands of an instruction, and their names in it.
+#define STAGEGPT_8(c, i)                                                                      \
+  "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
+      "+f"(c[i + 6]), "+f"(c[i + 7])
+#define STAGEGPT_32(c, i) STAGEGPT_8(c, i), STAGEGPT_8(c, i + 8), STAGEGPT_8(c, i + 16), STAGEGPT_8(c, i + 24)
+#define STAGEGPT_NAMES_32                                                                                  \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27," \
+  "%28,%29,%30,%31"
+#define STAGEGPT_NAMES_64                                                                                    \
+  STAGEGPT_NAMES_32                                                                                          \
+  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57" \
+  ",%58,%59,%60,%61,%62,%63"
+#define STAGEGPT_NAMES_128                                                                                   \
+  STAGEGPT_NAMES_64                                                                                          \
+  ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89" \
+  ",%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"     \
+  ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define STAGEGPT_WGMMA(columns, names) \
+  " wgmma.mma_async.sync.aligned.m64n" columns "k16.f32.bf16.bf16 {" names "}, "
 
 template <class Right>
 __device__ void wgmma(Accumulator& c, TileColumns a, Right b, bool accumulate) {
-  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %34, 0;\n" STAGEGPT_WGMMA "%32, %33, p, 1, 1, 0, %35;\n}"
-               : STAGEGPT_ACCUMULATOR(c)
+  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %34, 0;\n" STAGEGPT_WGMMA(
+                   "64", STAGEGPT_NAMES_32) "%32, %33, p, 1, 1, 0, %35;\n}"
+               : STAGEGPT_32(c, 0)
                : "l"(a.bits), "l"(b.bits), "r"(static_cast<int>(accumulate)), "n"(Right::kTransposed));
 }
 template <class Right>
 __device__ void wgmma(Accumulator& c, const FragmentA& a, Right b, bool accumulate) {
-  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %37, 0;\n" STAGEGPT_WGMMA
-               "{%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"
-               : STAGEGPT_ACCUMULATOR(c)
+  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %37, 0;\n" STAGEGPT_WGMMA(
+                   "64", STAGEGPT_NAMES_32) "{%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"
+               : STAGEGPT_32(c, 0)
                : "r"(a.pair[0]), "r"(a.pair[1]), "r"(a.pair[2]), "r"(a.pair[3]), "l"(b.bits),
                  "r"(static_cast<int>(accumulate)), "n"(Right::kTransposed));
+}
+
+template <class Left, class Right>
+__device__ void wgmma(AccumulatorOf<128>& c, Left a, Right b, bool accumulate) {
+  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %66, 0;\n" STAGEGPT_WGMMA(
+                   "128", STAGEGPT_NAMES_64) "%64, %65, p, 1, 1, %67, %68;\n}"
+               : STAGEGPT_32(c, 0), STAGEGPT_32(c, 32)
+               : "l"(a.bits), "l"(b.bits), "r"(static_cast<int>(accumulate)), "n"(Left::kTransposed),
+                 "n"(Right::kTransposed));
+}
+template <class Left, class Right>
+__device__ void wgmma(AccumulatorOf<256>& c, Left a, Right b, bool accumulate) {
+  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %130, 0;\n" STAGEGPT_WGMMA(
+                   "256", STAGEGPT_NAMES_128) "%128, %129, p, 1, 1, %131, %132;\n}"
+               : STAGEGPT_32(c, 0), STAGEGPT_32(c, 32), STAGEGPT_32(c, 64), STAGEGPT_32(c, 96)
+               : "l"(a.bits), "l"(b.bits), "r"(static_cast<int>(accumulate)), "n"(Left::kTransposed),
+                 "n"(Right::kTransposed));
 }
 
 }  // namespace stagegpt::gpu

@@ -29,6 +29,11 @@ __device__ inline float exp2_approx(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
   return power;
 }
+__device__ inline float rcp_approx(float x) {
+  float reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));
+  return reciprocal;
+}
 
 using Float4 = float4;
 
@@ -52,6 +57,10 @@ struct alignas(8) Bf16x4 {
   Bf16Pair pair[2];
 };
 
+__device__ inline Bf16x4 load4(const Bf16* array, std::int64_t i) {
+  const uint2 four = *reinterpret_cast<const uint2*>(array + i);
+  return {{four.x, four.y}};
+}
 __device__ inline void store4(Bf16* array, std::int64_t i, const Bf16x4& value) {
   *reinterpret_cast<uint2*>(array + i) = {value.pair[0], value.pair[1]};
 }

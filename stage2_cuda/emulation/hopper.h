@@ -1,6 +1,7 @@
 // hopper.h for the emulator.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -65,6 +66,11 @@ class alignas(kTileAlignment) SharedTile {
     std::memcpy(&value, from, sizeof value);
     return value;
   }
+  void store8(int row, int column, Bf16x8 eight) {
+    std::byte* const to = bytes_ + at(row, column);
+    emulation::current_block->tiles().write(this, to, sizeof eight);
+    std::memcpy(to, &eight, sizeof eight);
+  }
   emulation::TilePart columns(int k) const { return {bytes_, static_cast<unsigned>(k), false}; }
   emulation::TilePart rows(int k) const { return {bytes_, static_cast<unsigned>(k), true}; }
   std::byte* bytes() { return bytes_; }
@@ -75,6 +81,14 @@ class alignas(kTileAlignment) SharedTile {
   }
 
   std::byte bytes_[kTileBytes];
+};
+
+template <int N>
+struct WideTile {
+  SharedTile part[N];
+
+  emulation::TilePart columns(int k) const { return part[0].columns(k); }
+  emulation::TilePart rows(int k) const { return part[0].rows(k); }
 };
 
 inline FragmentA ldmatrix_x4(const SharedTile& tile, int row, int column,
@@ -125,22 +139,29 @@ void bulk_load(SharedFloats<N>& to, const float* from, Barrier& barrier,
 
 // ---- Products ----
 
-class Accumulator : private emulation::AccumulatorRegisters {
+template <int N>
+class AccumulatorOf : private emulation::AccumulatorRegisters {
  public:
-  Accumulator() { value.fill(NAN); }
-  ~Accumulator() {
+  static constexpr int kElements = N / 2;  // of a thread
+
+  AccumulatorOf() : AccumulatorRegisters(values_, N) { std::fill_n(values_, kElements, NAN); }
+  ~AccumulatorOf() {
     if (in_flight != 0) emulation::current_block->products().give_up(this);
   }
-  Accumulator(const Accumulator&) = delete;
-  Accumulator& operator=(const Accumulator&) = delete;
+  AccumulatorOf(const AccumulatorOf&) = delete;
+  AccumulatorOf& operator=(const AccumulatorOf&) = delete;
 
   float& operator[](int i) {
     touch("uses an accumulator");
-    return value[static_cast<std::size_t>(i)];
+    return values_[i];
   }
-  float operator[](int i) const { return const_cast<Accumulator&>(*this)[i]; }
+  float operator[](int i) const { return const_cast<AccumulatorOf&>(*this)[i]; }
   emulation::AccumulatorRegisters& registers() { return *this; }
+
+ private:
+  float values_[kElements];
 };
+using Accumulator = AccumulatorOf<64>;
 
 class Operand : private emulation::ProductRegisters {
  public:
@@ -212,14 +233,20 @@ void wgmma_wait(const emulation::Awaited& a, const emulation::Awaited& b = {},
   emulation::current_block->products().wait(N, a.where);
   for (const emulation::Awaited* each : {&a, &b, &c, &d}) each->end();
 }
+template <int N>
+void wgmma_wait(std::source_location where = std::source_location::current()) {
+  emulation::current_block->products().wait(N, where);
+}
 
-inline void wgmma(Accumulator& c, const emulation::TilePart& a, const emulation::TilePart& b, bool accumulate,
-                  std::source_location where = std::source_location::current()) {
+template <int N>
+void wgmma(AccumulatorOf<N>& c, const emulation::TilePart& a, const emulation::TilePart& b, bool accumulate,
+           std::source_location where = std::source_location::current()) {
   emulation::current_block->products().begin({.c = &c.registers(),
                                               .a_registers = nullptr,
                                               .a = {},
                                               .a_part = a,
                                               .b = b,
+                                              .columns = c.registers().columns,
                                               .accumulate = accumulate,
                                               .where = where});
 }
@@ -230,6 +257,7 @@ inline void wgmma(Accumulator& c, const Operand::Part& a, const emulation::TileP
                                               .a = a.fragment,
                                               .a_part = {},
                                               .b = b,
+                                              .columns = c.registers().columns,
                                               .accumulate = accumulate,
                                               .where = where});
 }

@@ -119,5 +119,6 @@ inline float rsqrtf(float x) { return 1.0F / sqrtf(x); }
 namespace stagegpt::gpu {
 
 inline float exp2_approx(float x) { return x < -126 ? 0 : exp2f(x); }
+inline float rcp_approx(float x) { return 1 / x; }
 
 }  // namespace stagegpt::gpu

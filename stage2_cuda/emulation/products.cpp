@@ -11,18 +11,63 @@
 namespace stagegpt::gpu::emulation {
 namespace {
 
-constexpr std::size_t kRows = 16, kColumns = 64, kTerms = 16;  // of a warp's product
+constexpr std::size_t kRows = 16, kTerms = 16;  // of a warp's product
 
 bool same(const TilePart& a, const TilePart& b) { return a.tile == b.tile && a.k == b.k && a.rows == b.rows; }
 bool same(const Product& a, const Product& b) {
-  return same(a.a_part, b.a_part) && same(a.b, b.b) && a.accumulate == b.accumulate &&
-         same_place(a.where, b.where);
+  return same(a.a_part, b.a_part) && same(a.b, b.b) && a.columns == b.columns &&
+         a.accumulate == b.accumulate && same_place(a.where, b.where);
 }
 
-float number(const std::byte* tile, std::size_t row, std::size_t column) {
+// Element (`term`, `at`) of an operand, `at` being a row of the left or a column of the right one.
+float number(const TilePart& part, std::size_t term, std::size_t at) {
+  const std::size_t k = part.k * kTerms + term, i = at % kTileColumns;
   std::uint16_t bits = 0;
-  std::memcpy(&bits, tile + swizzled(row, column), sizeof bits);
+  std::memcpy(&bits,
+              part.tile + at / kTileColumns * kSwizzledBytes + (part.rows ? swizzled(k, i) : swizzled(i, k)),
+              sizeof bits);
   return float_of_bf16(bits);
+}
+
+using LeftRows = float[kRows][kTerms];
+
+// A lane's part of the left operand.
+void take_fragment(LeftRows& a, const FragmentA& fragment, unsigned lane) {
+  for (unsigned i = 0; i < 4; ++i) {
+    float* const pair = &a[lane / 4 + i % 2 * 8][2 * (lane % 4) + i / 2 * 8];
+    pair[0] = float_of_bf16(static_cast<std::uint16_t>(fragment.pair[i]));
+    pair[1] = float_of_bf16(static_cast<std::uint16_t>(fragment.pair[i] >> 16));
+  }
+}
+
+// c += a·b, or c = a·b, in the 64 columns from `first` on. c(lane): a lane's elements of these columns.
+template <class OfLane>
+void multiply(const LeftRows& a, const Product& product, unsigned first, const OfLane& c) {
+  float b[kTerms][kTileColumns], sums[kRows][kTileColumns];
+  const auto for_elements = [&](const auto& use) {
+    for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+      for (unsigned i = 0; i < kTileColumns / 2; ++i)
+        use(c(lane)[i], sums[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + 2 * (lane % 4) + i % 2]);
+    }
+  };
+  for_elements([&](float element, float& sum) { sum = product.accumulate ? element : 0; });
+  for (std::size_t k = 0; k < kTerms; ++k) {
+    for (std::size_t column = 0; column < kTileColumns; ++column)
+      b[k][column] = number(product.b, k, first + column);
+  }
+  for (std::size_t row = 0; row < kRows; ++row) {
+    for (std::size_t k = 0; k < kTerms; ++k) {
+      for (std::size_t column = 0; column < kTileColumns; ++column)
+        sums[row][column] += a[row][k] * b[k][column];
+    }
+  }
+  for_elements([](float& element, float sum) { element = sum; });
+}
+
+// The tiles of the right operand.
+template <class Use>
+void for_right_tiles(const Product& product, const Use& use) {
+  for (std::size_t i = 0; i < product.columns / kTileColumns; ++i) use(product.b.tile + i * kSwizzledBytes);
 }
 
 }  // namespace
@@ -44,7 +89,7 @@ void Products::begin(const Product& product) {
   if (product.a_registers != nullptr) check(*product.a_registers, "left operand");
   Tiles& tiles = current_block->tiles();
   if (product.a_registers == nullptr) tiles.begin_product(product.a_part.tile, product.where);
-  tiles.begin_product(product.b.tile, product.where);
+  for_right_tiles(product, [&](const std::byte* tile) { tiles.begin_product(tile, product.where); });
   ++product.c->in_flight;
   product.c->waited = false;
   if (product.a_registers != nullptr) {
@@ -125,46 +170,29 @@ void Products::compute(unsigned warp, std::size_t index) {
   const Product& product = of_lane(0);
   step(warp, {.product = product});
   if (launch_observer != nullptr) launch_observer->count_call("wgmma", product.where, kWarpSize);
-  const std::size_t first_row = warp % kWarpgroupWarps * kRows;
-  float a[kRows][kTerms], b[kTerms][kColumns], c[kRows][kColumns];
   for (unsigned lane = 0; lane < kWarpSize; ++lane) {
     const Product& self = of_lane(lane);
     if (!same(self, product))
       fail("wgmma in ", to_string(self.where), ": lane ", lane, " starts another product than lane 0");
     if (self.c == nullptr || (product.a_registers != nullptr) != (self.a_registers != nullptr))
       fail("wgmma in ", to_string(self.where), ": registers were given up before wgmma_wait");
-    const unsigned g = lane / 4, t = lane % 4;
-    for (unsigned i = 0; i < 4 && self.a_registers != nullptr; ++i) {
-      a[g + i % 2 * 8][2 * t + i / 2 * 8] = float_of_bf16(static_cast<std::uint16_t>(self.a.pair[i]));
-      a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] =
-          float_of_bf16(static_cast<std::uint16_t>(self.a.pair[i] >> 16));
-    }
-    for (unsigned i = 0; i < 32; ++i)
-      c[g + i / 2 % 2 * 8][i / 4 * 8 + 2 * t + i % 2] = self.accumulate ? self.c->value[i] : 0;
   }
-  if (product.a_registers == nullptr) {
-    for (std::size_t row = 0; row < kRows; ++row) {
-      for (std::size_t k = 0; k < kTerms; ++k)
-        a[row][k] = number(product.a_part.tile, first_row + row, product.a_part.k * kTerms + k);
-    }
+  LeftRows a;
+  for (unsigned lane = 0; lane < kWarpSize && product.a_registers != nullptr; ++lane)
+    take_fragment(a, of_lane(lane).a, lane);
+  for (std::size_t row = 0; row < kRows && product.a_registers == nullptr; ++row) {
+    for (std::size_t k = 0; k < kTerms; ++k)
+      a[row][k] = number(product.a_part, k, warp % kWarpgroupWarps * kRows + row);
   }
-  for (std::size_t k = 0; k < kTerms; ++k) {
-    const std::size_t at = product.b.k * kTerms + k;
-    for (std::size_t column = 0; column < kColumns; ++column)
-      b[k][column] = product.b.rows ? number(product.b.tile, at, column) : number(product.b.tile, column, at);
-  }
-  for (std::size_t row = 0; row < kRows; ++row) {
-    for (std::size_t k = 0; k < kTerms; ++k) {
-      for (std::size_t column = 0; column < kColumns; ++column) c[row][column] += a[row][k] * b[k][column];
-    }
+  for (unsigned first = 0; first < product.columns; first += kTileColumns) {
+    const auto c = [&](unsigned lane) { return of_lane(lane).c->value + first / 2; };
+    multiply(a, product, first, c);
   }
   Tiles& tiles = current_block->tiles();
   if (product.a_registers == nullptr) tiles.end_product(product.a_part.tile, warp);
-  tiles.end_product(product.b.tile, warp);
+  for_right_tiles(product, [&](const std::byte* tile) { tiles.end_product(tile, warp); });
   for (unsigned lane = 0; lane < kWarpSize; ++lane) {
     const Product& self = of_lane(lane);
-    for (unsigned i = 0; i < 32; ++i)
-      self.c->value[i] = c[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + 2 * (lane % 4) + i % 2];
     --self.c->in_flight;
     if (self.a_registers != nullptr) --self.a_registers->in_flight;
   }

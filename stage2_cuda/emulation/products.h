@@ -25,11 +25,15 @@ struct ProductRegisters {
   void touch(const char* what);
 };
 
+// A thread's elements of an accumulator of 64 rows.
 struct AccumulatorRegisters : ProductRegisters {
-  std::array<float, 32> value = {};  // while products are under way: before them
+  AccumulatorRegisters(float* elements, unsigned columns_) : value(elements), columns(columns_) {}
+
+  float* const value;  // while products are under way: before them
+  const unsigned columns;
 };
 
-// Part of a tile: columns or rows 16k to 16k + 15.
+// Part of a tile, or of several tiles one behind the other: columns or rows 16k to 16k + 15.
 struct TilePart {
   const std::byte* tile = nullptr;
   unsigned k = 0;
@@ -42,6 +46,7 @@ struct Product {
   ProductRegisters* a_registers = nullptr;
   FragmentA a = {};
   TilePart a_part, b;
+  unsigned columns = 0;  // of b and c
   bool accumulate = false;
   Where where;
 };

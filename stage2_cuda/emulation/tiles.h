@@ -11,7 +11,8 @@
 namespace stagegpt::gpu::emulation {
 
 // The 128-byte swizzle of tiles of 64 rows of 64 bf16.
-constexpr std::size_t kTileRows = 64, kTileColumns = 64, kRowBytes = 128;
+constexpr std::size_t kTileRows = 64, kTileColumns = 64, kRowBytes = 128,
+                      kSwizzledBytes = kTileRows * kRowBytes;
 
 // The byte of a tile at which an element is.
 constexpr std::size_t swizzled(std::size_t row, std::size_t column) {

@@ -84,6 +84,9 @@ inline void store4(const emulation::SharedArray<float>& array, std::int64_t i, F
   emulation::store_vector("store4", array, i, value);
 }
 
+inline Bf16x4 load4(const Bf16* array, std::int64_t i) {
+  return emulation::load_vector<Bf16x4>("load4", array, i);
+}
 inline void store4(Bf16* array, std::int64_t i, const Bf16x4& value) {
   emulation::store_vector("store4", array, i, value);
 }

@@ -11,14 +11,12 @@
 // number of multiprocessors.
 #pragma once
 
-#include "stage2_cuda/hopper.h"
 #include "stage2_cuda/kernels/attention.cuh"
 #include "stage2_cuda/kernels/dropout.cuh"
 #include "stage2_cuda/kernels/reduce.cuh"
+#include "stage2_cuda/kernels/wgmma.cuh"
 
 namespace stagegpt::gpu {
-
-inline constexpr int kTileRows = 64, kWarpgroup = 128;
 
 __host__ __device__ constexpr std::int64_t padded_to_tiles(std::int64_t rows) {
   return (rows + kTileRows - 1) / kTileRows * kTileRows;
@@ -74,21 +72,6 @@ class Work {
   int at_ = 2 * static_cast<int>(blockIdx.x);
 };
 
-// A position in a ring of kSize stages, and the parity of the phase of its barriers: together in one
-// register.
-template <int kSize>
-class Ring {
- public:
-  __device__ int stage() const { return at_ & (kRound - 1); }
-  __device__ unsigned parity() const { return static_cast<unsigned>(at_ / kRound); }
-  __device__ void next() { at_ = stage() == kSize - 1 ? (at_ & kRound) ^ kRound : at_ + 1; }
-
- private:
-  static constexpr int kRound = 16;
-
-  int at_ = 0;
-};
-
 // What a block works on: `steps` tiles of the walk, for its rows first, first + 1, … of a head.
 struct RowsOfBlock {
   int head, first, steps;
@@ -111,17 +94,6 @@ struct PartOfTensor {
   int part;
 };
 
-__device__ inline int warpgroup_index() {
-  return static_cast<int>(__shfl_sync(kAllLanes, threadIdx.x / kWarpgroup,
-                                      0));  // so that the compiler knows it to be the same in a warp
-}
-// The first row of this thread's warp in an accumulator; the row and column of element e.
-__device__ inline int accumulator_warp_row() { return 16 * static_cast<int>(threadIdx.x / kWarp % 4); }
-__device__ inline int accumulator_row(int e) {
-  return accumulator_warp_row() + lane_index() / 4 + 8 * (e / 2 % 2);
-}
-__device__ inline int accumulator_column(int e) { return 8 * (e / 4) + 2 * (lane_index() % 4) + e % 2; }
-
 // kOwn matrices of which each warpgroup has 64 rows, in kBuffers buffers. kBackwards: the walk is over the
 // tiles with no later rows than the block, the last first; otherwise over those with no earlier ones, the
 // first first. So the first tile that a warpgroup needs is that of its own rows, with the diagonal of the
@@ -130,12 +102,7 @@ template <int kBlocks, int kWarpgroups_, int kOwn, int kBuffers, int kStages, bo
 struct Walk {
   static constexpr int kWarpgroups = kWarpgroups_, kRows = kTileRows * kWarpgroups;
   static constexpr int kThreads = kWarpgroup * (kWarpgroups + 1);
-  // Registers of a thread at launch, and after the warpgroup that copies has given up all but 32; a multiple
-  // of eight, at most 240.
-  static constexpr int kFewRegisters = 32, kLaunchRegisters = 65536 / kThreads / 8 * 8;
-  static constexpr int kAllRegisters =
-      (kLaunchRegisters * (kWarpgroups + 1) - kFewRegisters) / kWarpgroups / 8 * 8;
-  static constexpr int kRegisters = kAllRegisters < 240 ? kAllRegisters : 240;
+  using Registers = WarpgroupRegisters<kWarpgroups>;
 
   using Tiles = SharedTile[kBlocks];
   using Stages = Ring<kStages>;
@@ -194,7 +161,7 @@ struct Walk {
   // null.
   __device__ static void copy(Memory& memory, const WgmmaCall& call, const PartOfTensor (&own)[kOwn],
                               const PartOfTensor (&walked)[2], const float* statistics) {
-    fewer_registers<kFewRegisters>();
+    fewer_registers<Registers::kFew>();
     if (threadIdx.x != kWarpgroup * kWarpgroups) return;
     Ring<kBuffers> buffer;
     Stages ring;
@@ -230,7 +197,7 @@ struct Walk {
   // releases.
   template <class Use>
   __device__ static void compute(Memory& memory, const WgmmaCall& call, const Use& use) {
-    more_registers<kRegisters>();
+    more_registers<Registers::kMany>();
     const int w = warpgroup_index();
     Ring<kBuffers> buffer;
     Stages ring;
@@ -286,7 +253,6 @@ __device__ void add_product(Accumulator (&c)[kBlocks], Operand& p, const SharedT
   wgmma_commit();
 }
 
-__device__ inline void set_zero(Accumulator& c) { STAGEGPT_UNROLL for (int e = 0; e < 32; ++e) c[e] = 0; }
 template <int kBlocks>
 __device__ void set_zero(Accumulator (&c)[kBlocks]) {
   STAGEGPT_UNROLL for (int i = 0; i < kBlocks; ++i) set_zero(c[i]);

@@ -21,6 +21,9 @@ __device__ inline Floats<4> floats_of(const Float4& four) { return {{four.x, fou
 __device__ inline float first_of(Bf16Pair pair) { return std::bit_cast<float>(pair << 16); }
 __device__ inline float second_of(Bf16Pair pair) { return std::bit_cast<float>(pair & 0xffff0000); }
 
+__device__ inline Floats<4> floats_of(const Bf16x4& four) {
+  return {{first_of(four.pair[0]), second_of(four.pair[0]), first_of(four.pair[1]), second_of(four.pair[1])}};
+}
 __device__ inline Floats<8> floats_of(const Bf16x8& eight) {
   Floats<8> f;
   STAGEGPT_UNROLL for (int j = 0; j < 4; ++j) {
@@ -55,10 +58,12 @@ __device__ Floats<V> load(const float* array, std::int64_t i) {
 
 template <int V>
 __device__ Floats<V> load(const Bf16* array, std::int64_t i) {
-  static_assert(V == 1 || V == 8);
+  static_assert(V == 1 || V == 4 || V == 8);
   Floats<V> f;
   if constexpr (V == 1) {
     f.v[0] = as_float(array[i]);
+  } else if constexpr (V == 4) {
+    f = floats_of(load4(array, i));
   } else {
     f = floats_of(load8(array, i));
   }

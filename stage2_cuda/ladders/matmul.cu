@@ -1,14 +1,17 @@
-// The ladder of GEMM, kernels/matmul.cuh in f32 and kernels/matmul_mma.cuh in bf16: the first product of the
-// MLP, out = x · w + bias. The last version is the library's product of the same factors.
+// The ladder of GEMM, kernels/matmul.cuh in f32, kernels/matmul_mma.cuh and matmul_wgmma.cuh in bf16: the
+// first product of the MLP, out = x · w + bias. The last version is the library's product of the same
+// factors.
 #include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "common/base/error.h"
+#include "stage2_cuda/attention_wgmma.h"
 #include "stage2_cuda/kernels/matmul.cuh"
 #include "stage2_cuda/kernels/matmul_mma.cuh"
 #include "stage2_cuda/ladders/ladder_tensors.h"
+#include "stage2_cuda/matmul_wgmma.h"
 
 namespace stagegpt::gpu {
 namespace {
@@ -84,10 +87,15 @@ Ladder ladder_with(Backend& backend, const LadderOptions& options,
 
 Ladder matmul_ladder(Backend& backend, const LadderOptions& options) {
   if (options.precision == Precision::bf16) {
-    Ladder ladder = ladder_with<Bf16>(backend, options,
-                                      {{"v4 tensor cores", matmul_mma<MmaTensorCores>},
-                                       {"v5 larger tiles", matmul_mma<MmaLargerTiles>},
-                                       {"v6 two buffers", matmul_mma<MmaTwoBuffers>}});
+    std::vector<MatmulVersion<Bf16>> versions = {{"v4 tensor cores", matmul_mma<MmaTensorCores>},
+                                                 {"v5 larger tiles", matmul_mma<MmaLargerTiles>},
+                                                 {"v6 two buffers", matmul_mma<MmaTwoBuffers>}};
+    if (why_no_wgmma().empty()) {
+      versions.push_back({"v7 wgmma", matmul_v7});
+      versions.push_back({"v8 ring of tiles", matmul_v8});
+      versions.push_back({"v9 persistent", matmul_v9});
+    }
+    Ladder ladder = ladder_with<Bf16>(backend, options, std::move(versions));
     ladder.tolerance = kBf16Tolerance;
     return ladder;
   }

@@ -230,5 +230,42 @@ TEST_P(EmulatedHopper, finds_a_copy_to_a_tile_in_use) {
   EXPECT_TRUE(found) << error;
 }
 
+struct WideMemory {
+  SharedTile a;
+  WideTile<2> b;
+  Barrier full;
+};
+
+// a · bᵀ, b (128,64), of which only the first `tiles` are copied. One warpgroup.
+__global__ void wide_product(const __grid_constant__ TensorMap map, int tiles) {
+  STAGEGPT_SHARED_STRUCT(WideMemory, memory);
+  if (threadIdx.x == 0) {
+    memory.full.init(1);
+    fence_barrier_init();
+    memory.full.arrive_and_expect((1 + tiles) * kTileBytes);
+    tma_load(memory.a, map, 0, 0, 0, 0, memory.full);
+    for (int i = 0; i < tiles; ++i) tma_load(memory.b.part[i], map, 0, 0, 0, 0, memory.full);
+  }
+  __syncthreads();
+  memory.full.wait(0);
+  AccumulatorOf<128> sums;
+  wgmma_fence(sums);
+  wgmma(sums, memory.a.columns(0), memory.b.columns(0), false);
+  wgmma_commit();
+  wgmma_wait<0>(sums);
+}
+
+TEST_P(EmulatedHopper, checks_each_tile_of_a_wide_operand) {
+  DeviceArray<Bf16> data(numbers(kElements, 5));
+  const auto run = [&](int tiles) {
+    launch<wide_product>(1, 128, shared_bytes_of<WideMemory>(), nullptr,
+                         make_tensor_map(data.data(), {64, 1, 64, 1}), tiles);
+  };
+  run(2);
+  expect_error(
+      {"kernel wide_product", "reads the tile at byte 16384 of shared memory, which is uninitialised"},
+      [&] { run(1); });
+}
+
 }  // namespace
 }  // namespace stagegpt::test

@@ -96,7 +96,7 @@ void add_mlps(Cases& cases) {
   for (const Activation activation :
        {Activation::none, Activation::gelu_new, Activation::gelu, Activation::relu}) {
     add_mlp(cases, activation, {"", {2, 17, 48}, 101, 33});
-    add_mlp(cases, activation, {"_hidden_104", {2, 17, 48}, 104, 33});
+    add_mlp(cases, activation, {"_hidden_104", {2, 17, 48}, 104, 40});
     add_mlp(cases, activation, {"_hidden_40_no_bias", {1, 3, 20}, 40, 35, false});
     add_mlp(cases, activation, {"_large", {1, 17, 20}, 72, 33, true, 20});
   }
@@ -110,6 +110,8 @@ void add_linears(Cases& cases) {
   add_linear(cases, {"two_dimensions", {33, 20}, 34});
   add_linear(cases, {"deep_sum", {1, 13, 300}, 70});
   add_linear(cases, {"many_rows", {4, 75, 20}, 35});
+  add_linear(cases, {"many_rows_264", {1, 264, 40}, 264});   // several tiles of each product
+  add_linear(cases, {"many_rows_2100", {1, 2100, 16}, 24});  // sums of dw in parts
   add_linear(cases, {"rows_8300", {1, 8300, 4}, 5});  // more rows than 128 chunks of 64, in sums of columns
   // Bias gradients are computed in blocks of 256 columns, and products in blocks of 256 terms.
   for (const std::int64_t n : {257, 513}) {

@@ -56,6 +56,8 @@ MMA=FFMA refused 'sm_80: matmul_mma_kernel has no instruction of tensor cores'
 sed -i 's/_ZN1k17matmul_mma_kernelEPf/_ZN1k20wgmma_forward_kernelEPf/' "$work/cuobjdump"
 refused 'sm_80: wgmma_forward_kernel has no wgmma, or no copy of the copy engine'
 MMA=HGMMA.64x64x16.F32.BF16 "$script" program >"$work/said" 2>&1 || fail "a kernel with wgmma"
+sed -i 's/_ZN1k20wgmma_forward_kernelEPf/_ZN1k18matmul_ring_kernelEPf/' "$work/cuobjdump"
+refused 'sm_80: matmul_ring_kernel has no wgmma, or no copy of the copy engine'
 if "$script" program --only nothing >"$work/said" 2>&1; then fail "no kernels"; fi
 grep -q 'program has no such kernels' "$work/said" || fail "the message without kernels"
 mv "$work/cuobjdump" "$work/hidden"

@@ -78,7 +78,7 @@ check
 for line in "end of the page, f32: '</html>' and '</html>'" "loss beyond 2.31 elements: '5.5' and '5.5'" \
   "gradient norm beyond 2.31 elements: '2.5' and '2.5001', at most 1e-4 of it apart" \
   "loss of stage 3, zero1: '4.25' and '4.25', at most 1e-4" "loss of stage 3, 2 ranks: '4.25' and '4.25'" \
-  "bits with graphs and without: 'abc0' and 'abc0'" 'time plans ' 'bench bf16 b64 with plans ' \
+  "bits with graphs and without: 'abc0' and 'abc0'" 'time plans ' 'bench bf16 b64 with plans ' 'bench bf16 b64 wgmma ' \
   'bench tf32 b16 materialised attention ' 'bench bf16 b4 graphs on round 2 '; do
   said "^passed   $line"
 done

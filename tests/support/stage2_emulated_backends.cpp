@@ -23,8 +23,9 @@ std::function<std::unique_ptr<Backend>()> emulated(gpu::emulation::ThreadOrder o
                                          : gpu::emulation::StreamTime::at_once);
     gpu::emulation::set_thread_order(order);
     gpu::open_device(0);
-    // Flash attention calls no GEMM. The other versions of GEMM use materialised attention, which calls GEMM.
-    const bool flash = matmul == GpuMatmul::cublaslt && fused;
+    // Flash attention calls no GEMM. The versions of GEMM in f32 use materialised attention, which calls
+    // GEMM.
+    const bool flash = (matmul == GpuMatmul::cublaslt || matmul == GpuMatmul::wgmma) && fused;
     std::unique_ptr<Backend> backend =
         gpu::make_cuda_backend({.matmul = matmul,
                                 .attention = flash ? GpuAttention::flash : GpuAttention::materialised,
@@ -63,6 +64,12 @@ const std::vector<BackendUnderTest>& backends_under_test() {
                      .rounding = unit_roundoff(DType::bf16),
                      .brief = order != Order::random});
     }
+    all.push_back({.name = "emulated_wgmma",
+                   .make = emulated({Order::random, 7}, GpuMatmul::wgmma, /*fused=*/true, /*late=*/false,
+                                    gpu::Precision::bf16, 90),
+                   .dtypes = {DType::bf16},
+                   .products_only = true,
+                   .rounding = unit_roundoff(DType::bf16)});
     if (kSanitized) {  // they find the same errors in every thread order, and in TF32
       for (BackendUnderTest& backend : all)
         backend.brief = backend.name != "emulated_random" && backend.name != "emulated_bf16";

@@ -1,3 +1,4 @@
+#include "stage2_cuda/attention_wgmma.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "tests/support/backends.h"
 #include "tests/support/tolerance.h"
@@ -13,10 +14,13 @@ std::function<std::unique_ptr<Backend>()> gpu_backend(GpuMatmul matmul, bool fus
                                                       GpuAttention attention = GpuAttention::flash) {
   return [=] {
     gpu::open_device(0);
-    // Flash attention calls no GEMM. The other versions of GEMM use materialised attention, which calls GEMM.
-    const bool flash = matmul == GpuMatmul::cublaslt && fused;
+    // Flash attention calls no GEMM. The versions of GEMM in f32 use materialised attention, which calls
+    // GEMM.
+    const bool flash = (matmul == GpuMatmul::cublaslt || matmul == GpuMatmul::wgmma) && fused;
+    const bool absent =
+        matmul == GpuMatmul::wgmma && !gpu::why_no_wgmma().empty();  // then gpu_bf16 once more
     std::unique_ptr<Backend> backend =
-        gpu::make_cuda_backend({.matmul = matmul,
+        gpu::make_cuda_backend({.matmul = absent ? GpuMatmul::cublaslt : matmul,
                                 .attention = flash ? attention : GpuAttention::materialised,
                                 .precision = precision});
     backend->set_fused(fused);
@@ -40,6 +44,11 @@ const std::vector<BackendUnderTest>& backends_under_test() {
       {.name = "gpu_bf16",
        .make = gpu_backend(GpuMatmul::cublaslt),
        .dtypes = {DType::bf16},
+       .rounding = unit_roundoff(DType::bf16)},
+      {.name = "gpu_wgmma",
+       .make = gpu_backend(GpuMatmul::wgmma, /*fused=*/true, gpu::Precision::bf16),
+       .dtypes = {DType::bf16},
+       .products_only = true,
        .rounding = unit_roundoff(DType::bf16)},
       // What gpu_bf16 does on a device of another compute capability than 9.0.
       {.name = "gpu_bf16_mma",

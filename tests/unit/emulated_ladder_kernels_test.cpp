@@ -3,36 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/tensor/half_floats.h"
 #include "stage2_cuda/kernels/attention_ladder.cuh"
 #include "stage2_cuda/kernels/matmul_mma.cuh"
-#include "tests/emulation/emulated.h"
+#include "tests/emulation/device_values.h"
 #include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
 namespace {
 
 using namespace gpu;
-
-template <class Real>
-std::vector<Real> narrowed(const Values& values) {
-  std::vector<Real> narrow;
-  for (const double value : values) {
-    if constexpr (kDTypeOf<Real> == DType::bf16) {
-      narrow.push_back({bf16_of_float(static_cast<float>(value))});
-    } else {
-      narrow.push_back(static_cast<Real>(value));
-    }
-  }
-  return narrow;
-}
-
-template <class Real>
-Values widened(const std::vector<Real>& values) {
-  Values wide;
-  for (const Real value : values) wide.push_back(as_float(value));
-  return wide;
-}
 
 // ---- Products in bf16 ----
 

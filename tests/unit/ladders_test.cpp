@@ -11,6 +11,7 @@
 
 #include "common/base/error.h"
 #include "common/tensor/half_floats.h"
+#include "stage2_cuda/attention_wgmma.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/device_objects.h"
 #include "stage2_cuda/ladders/ladder_tensors.h"
@@ -61,8 +62,11 @@ TEST(Ladders, have_versions_in_bf16) {
                               .precision = Precision::bf16,
                               .peak = Peak{.flops_per_second = 3e12, .name = "made up"}};
   const Ladder matmul = make_ladder("matmul", *backend, options);
-  EXPECT_EQ(names_of_versions(matmul),
-            (Names{"v4 tensor cores", "v5 larger tiles", "v6 two buffers", "cublaslt"}));
+  EXPECT_EQ(
+      names_of_versions(matmul),
+      (why_no_wgmma().empty() ? Names{"v4 tensor cores", "v5 larger tiles", "v6 two buffers", "v7 wgmma",
+                                      "v8 ring of tiles", "v9 persistent", "cublaslt"}
+                              : Names{"v4 tensor cores", "v5 larger tiles", "v6 two buffers", "cublaslt"}));
   EXPECT_EQ(matmul.tolerance, 0x1p-8 + 1e-5) << "one rounding";
   const Ladder attention = make_ladder("attention", *backend, options);
   EXPECT_EQ(names_of_versions(attention),

@@ -1,6 +1,8 @@
-// In place of ops/attention_wgmma.cu in programs that are not compiled for compute capability 9.0.
+// In place of ops/attention_wgmma.cu and ops/matmul_wgmma.cu in programs that are not compiled for compute
+// capability 9.0.
 #include "common/base/error.h"
 #include "stage2_cuda/attention_wgmma.h"
+#include "stage2_cuda/matmul_wgmma.h"
 
 namespace stagegpt::gpu {
 
@@ -17,5 +19,13 @@ void wgmma_attention_backward(StreamHandle, Bf16*, bool, const Bf16*, const Bf16
                               const AttentionSize&, const Dropout&, float*) {
   check(false, "wgmma_attention_backward is absent");
 }
+
+std::unique_ptr<Gemm> make_wgmma_gemm(std::unique_ptr<Gemm>) {
+  check(false, "make_wgmma_gemm is absent");
+  return nullptr;
+}
+void matmul_v7(StreamHandle, const ProductOf<Bf16, Bf16>&) { check(false, "matmul_v7 is absent"); }
+void matmul_v8(StreamHandle, const ProductOf<Bf16, Bf16>&) { check(false, "matmul_v8 is absent"); }
+void matmul_v9(StreamHandle, const ProductOf<Bf16, Bf16>&) { check(false, "matmul_v9 is absent"); }
 
 }  // namespace stagegpt::gpu
