@@ -36,11 +36,9 @@ std::vector<std::string> CudaFlags::add_training(CommandLine& command_line) {
 }
 
 DeviceInfo CudaFlags::open(Timeline* timeline, int otherwise, int processes) {
-  const bool library =
-      matmul_ == "cublaslt" || matmul_ == "wgmma";  // which leaves some products to the library
   if (matmul_ == "wgmma" && precision_ != "bf16")
     user_error("--gpu-matmul: wgmma needs --precision bf16, got \"", precision_, '"');
-  if (precision_ != "f32" && !library) {
+  if (precision_ != "f32" && !uses_library()) {
     user_error("--precision: ", precision_, " needs --gpu-matmul cublaslt",
                precision_ == "bf16" ? " or wgmma" : "", ", got \"", matmul_, "\", which computes in f32");
   }
@@ -48,7 +46,7 @@ DeviceInfo CudaFlags::open(Timeline* timeline, int otherwise, int processes) {
     user_error("--precision: bf16 needs --gpu-attention flash, got \"", attention_, "\"");
   if (precision_ != "bf16" && attention_ == "flash-wgmma")
     user_error("--gpu-attention: flash-wgmma needs --precision bf16, got \"", precision_, "\"");
-  if (plan_flags_.given() && !library)
+  if (plan_flags_.given() && !uses_library())
     user_error(PlanFlags::kFlag, ": needs --gpu-matmul cublaslt, got \"", matmul_, "\"");
   if (timeline != nullptr) rule_out_graphs("--profile times each op");
   if (platform_->counts()) rule_out_graphs("--emulator-report counts each op");
@@ -97,7 +95,7 @@ TensorMemory CudaFlags::memory(int processes) const {
 std::string CudaFlags::description(const DeviceInfo& device) const {
   return concat(
       platform_->description(opened_, device), "; ", precision_, ", ", matmul_ == "wgmma" ? "wgmma and " : "",
-      matmul_ == "cublaslt" || matmul_ == "wgmma" ? platform_->library() : matmul_ + " matmul",
+      uses_library() ? platform_->library() : matmul_ + " matmul",
       graph_ == "off" || why_no_graphs_.empty() ? "" : concat("; no CUDA graphs, because ", why_no_graphs_));
 }
 

@@ -44,6 +44,8 @@ class CudaFlags {
 
  private:
   Precision precision() const;
+  // Whether the library computes the products, or those that wgmma leaves to it.
+  bool uses_library() const { return matmul_ == "cublaslt" || matmul_ == "wgmma"; }
 
   std::unique_ptr<Platform> platform_ = make_platform();
   std::optional<std::int64_t> device_;

@@ -14,7 +14,8 @@ namespace stagegpt::gpu {
 // aligned to 16 bytes.
 std::unique_ptr<Gemm> make_wgmma_gemm(std::unique_ptr<Gemm> library);
 
-// The versions of the ladder: c = a · b + bias, nothing transposed.
+// The versions of the ladder: c (M,N) = a (M,K) · b (K,N) + bias (N), row-major without gaps, aligned to 16
+// bytes; N and K are multiples of eight.
 void matmul_v7(StreamHandle stream, const ProductOf<Bf16, Bf16>& product);
 void matmul_v8(StreamHandle stream, const ProductOf<Bf16, Bf16>& product);
 void matmul_v9(StreamHandle stream, const ProductOf<Bf16, Bf16>& product);
