@@ -166,8 +166,9 @@ if [ -z "$rehearse" ]; then
   suffix='' op_tests=$bin/stage2_gpu_op_tests tests=$bin/stage2_gpu_tests transport=nccl
   processes=12 op_filter='*' test_filter='*'
   rows_filter='*/OpTable.*attention*gpu_bf16*:*/OpTable.*layernorm*gpu_bf16*:*/OpTable.*cross_entropy*gpu_bf16*'
-  wide_filter='*gpu_vectorised*:*attention*gpu_cublaslt*:*gpu_bf16*:CachedAttention.*:Bf16.*'
+  wide_filter='*gpu_vectorised*:*attention*gpu_cublaslt*:*gpu_bf16*:CachedAttention.*:OneRow.*:LargestLogits.*:Bf16.*'
   model=(--model gpt2 --seq-len 1024) steps=(--steps 10 --warmup 3) nano=()
+  tokens=(--model gpt2 --steps 256 --warmup 16)
   torch_model=(--seq-len 1024 --device cuda --compile)
   # Each kernel once for each size of its grid: all launches of a step would take minutes.
   # shellcheck disable=SC2054  # commas between metrics
@@ -178,6 +179,7 @@ else
   processes=2 op_filter='*emulated_vectorised_reverse*layernorm*' test_filter='Staging.*:Orders/Reductions.*'
   rows_filter='*layernorm*emulated_bf16*' wide_filter='*layernorm*emulated_vectorised_reverse*'
   model=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --block-size 8) steps=(--steps 2 --warmup 1)
+  tokens=("${model[@]}" "${steps[@]}")
   torch_model=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --seq-len 8)
   nano=(--n-layer 1 --n-embd 32 --n-head 2 --block-size 16 --batch-size 2 --max-new-tokens 5)
   ncu=()
@@ -288,6 +290,17 @@ for round in 1 2; do
   done
 done
 beside_pytorch bf16 64 2
+
+for round in 1 2; do
+  for graph in off on; do
+    step "token bf16 graphs $graph round $round" 30 "$bin/stage2_bench$suffix" --generate "${tokens[@]}" --json --precision bf16 \
+      --gpu-graph $graph
+  done
+done
+write=("$bin/stage2_generate$suffix" --model "$scratch/nano" --temperature 0 --max-new-tokens 100 --gpu-graph)
+step 'text with graphs off' 30 "${write[@]}" off && mv "$scratch/output" "$scratch/text" &&
+  step 'text with graphs on' 30 "${write[@]}" on &&
+  compare 'text with graphs and without' "$(<"$scratch/output")" "$(<"$scratch/text")"
 
 plans=(--gpu-matmul-plans "$out/plans.json")
 step 'time plans' 120 "${b64[@]}" --precision bf16 --steps 1 --warmup 0 "${plans[@]}" --gpu-matmul-tune

@@ -74,6 +74,18 @@ def graphs_table(results):
     return table(("precision", "batch", "round", "ms, op by op", "ms, graphs", "ratio"), rows)
 
 
+def tokens_table(results):
+    """A token of a text, with --gpu-graph off and on, in turns."""
+    rows = []
+    for line in results:
+        found = re.fullmatch(r"token (\w+) graphs (off|on) round (\d+)", line["step"])
+        if found and line.get("result"):
+            token, work = line["result"], line["result"]["device_work"]
+            rows.append((*found.groups(), f"{token['ms_per_token']['median']:.3f}", f"{100 * token['bandwidth_share']:.0f} %",
+                         work["launches"], work["graphs"]))
+    return table(("precision", "graphs", "round", "ms", "of the memory's rate", "launches", "graphs"), rows)
+
+
 def phases_table(results):
     rows = []
     for line in results:
@@ -132,7 +144,8 @@ def report(folder, brief):
     where = f"{machine['device']}; {machine['date']}, commit {machine['commit']}" if machine else "A rehearsal: no GPU"
     sections = [("What did not pass", steps_table(results)), ("Beside PyTorch's numbers", verify_table(results)),
                 ("GPT-2 124M, 1024 tokens in a sequence, one training step", bench_table(results)),
-                ("The same step in CUDA graphs", graphs_table(results))]
+                ("The same step in CUDA graphs", graphs_table(results)),
+                ("A token of a text", tokens_table(results))]
     if not brief:
         sections += [("Phases", phases_table(results)), ("Ladders", ladder_tables(results))]
     if not brief and (folder / "ncu.csv").exists():

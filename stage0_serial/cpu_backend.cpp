@@ -11,9 +11,11 @@
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/layernorm.h"
 #include "common/autograd/ops/linear.h"
+#include "common/autograd/ops/norm_linear.h"
 #include "common/backend/ops/activation.h"
 #include "common/backend/ops/adamw.h"
 #include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/largest_logits.h"
 #include "common/backend/ops/sums.h"
 #include "common/base/seconds_since.h"
 #include "stage0_serial/blas/openblas.h"
@@ -26,6 +28,7 @@
 #include "stage0_serial/kernels/dropout.h"
 #include "stage0_serial/kernels/elementwise.h"
 #include "stage0_serial/kernels/embedding.h"
+#include "stage0_serial/kernels/largest_logits.h"
 #include "stage0_serial/kernels/layernorm.h"
 #include "stage0_serial/kernels/linear.h"
 #include "stage0_serial/kernels/matmul_blas.h"
@@ -147,7 +150,8 @@ class CpuBackend final : public HostBackend {
 
   void compute(const EmbeddingForward& op) override {
     const auto from = [&]<class T>(T* y, const auto* rows) {
-      vectorised::embedding_forward(parallel_, y, op.ids.data<std::int32_t>(), rows, optional_data<T>(op.wpe),
+      vectorised::embedding_forward(parallel_, y, op.ids.data<std::int32_t>(), rows,
+                                    rows_from<T>(op.position, op.wpe),
                                     embedding_size(op.out, op.wte, op.wpe));
     };
     if (op.out.dtype() == DType::bf16) return from(op.out.data<Bf16>(), op.wte.data<Bf16>());
@@ -268,6 +272,8 @@ class CpuBackend final : public HostBackend {
     });
   }
 
+  void compute(const NormLinearForward& op) override { op.composed(*this); }
+
   void compute(const CachedAttentionForward& op) override {
     const CachedAttentionSize s = cached_attention_size(op.cache, op.qkv, op.n_head, op.scale, op.first);
     by_type(op.qkv, [&]<class T>() {
@@ -352,6 +358,11 @@ class CpuBackend final : public HostBackend {
 
   void compute(const Sum& op) override {
     *op.out.data<double>() = naive::sum(op.x.data<double>(), op.x.numel());
+  }
+
+  void compute(const LargestLogits& op) override {
+    largest_logits(op.values.data<float>(), op.ids.data<std::int32_t>(), op.logits.data<float>(),
+                   op.logits.numel(), op.values.numel());
   }
 
   void compute(const AdamWUpdate& op) override {

@@ -9,9 +9,11 @@
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/layernorm.h"
 #include "common/autograd/ops/linear.h"
+#include "common/autograd/ops/norm_linear.h"
 #include "common/backend/ops/activation.h"
 #include "common/backend/ops/adamw.h"
 #include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/largest_logits.h"
 #include "common/backend/ops/sums.h"
 #include "common/tensor/quantised_rows.h"
 #include "stage0_serial/host_backend.h"
@@ -22,6 +24,7 @@
 #include "stage0_serial/kernels/dropout.h"
 #include "stage0_serial/kernels/elementwise.h"
 #include "stage0_serial/kernels/embedding.h"
+#include "stage0_serial/kernels/largest_logits.h"
 #include "stage0_serial/kernels/layernorm.h"
 #include "stage0_serial/kernels/linear.h"
 #include "stage0_serial/sizes.h"
@@ -113,7 +116,7 @@ class NaiveBackend final : public HostBackend {
       using T = decltype(t);
       const Matrix<T> rows(op.wte);
       naive::embedding_forward(op.out.data<T>(), op.ids.data<std::int32_t>(), rows.data(),
-                               optional_data<T>(op.wpe), embedding_size(op.out, op.wte, op.wpe));
+                               rows_from<T>(op.position, op.wpe), embedding_size(op.out, op.wte, op.wpe));
     });
   }
 
@@ -210,6 +213,8 @@ class NaiveBackend final : public HostBackend {
     });
   }
 
+  void compute(const NormLinearForward& op) override { op.composed(*this); }
+
   void compute(const CachedAttentionForward& op) override {
     with_real(op.out.dtype(), [&](auto t) {
       using T = decltype(t);
@@ -300,6 +305,11 @@ class NaiveBackend final : public HostBackend {
 
   void compute(const Sum& op) override {
     *op.out.data<double>() = naive::sum(op.x.data<double>(), op.x.numel());
+  }
+
+  void compute(const LargestLogits& op) override {
+    largest_logits(op.values.data<float>(), op.ids.data<std::int32_t>(), op.logits.data<float>(),
+                   op.logits.numel(), op.values.numel());
   }
 
   void compute(const AdamWUpdate& op) override {

@@ -16,6 +16,13 @@ T* optional_data(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<T>() : nullptr;
 }
 
+// The rows of wpe (P,C) from that on which `position` names; nullptr if wpe is absent.
+template <class T>
+T* rows_from(const Tensor& position, const Tensor& wpe) {
+  if (!wpe.defined() || !position.defined()) return optional_data<T>(wpe);
+  return wpe.data<T>() + *position.data<std::int32_t>() * wpe.shape()[1];
+}
+
 // `out` is (B,T,C); wte and wpe, or their gradients, may be absent.
 inline EmbeddingSize embedding_size(const Tensor& out, const Tensor& wte, const Tensor& wpe) {
   const Shape& s = out.shape();

@@ -87,6 +87,7 @@ StreamBackend::StreamBackend(const CudaOptions& options)
       precision_(options.precision),
       wgmma_(uses_wgmma(options.attention)),
       is_7_5_(compute_capability() < 80),
+      rows_by_vector_(uses_library(options.matmul)),
       graph_(options.graph),
       must_graph_(options.must_graph) {}
 

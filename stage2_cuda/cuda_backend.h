@@ -17,6 +17,10 @@ namespace stagegpt::gpu {
 enum class GpuMatmul { naive, tiled, vectorised, wgmma, cublaslt };
 
 std::optional<GpuMatmul> gpu_matmul_named(std::string_view name);
+// Whether the library computes products, or those that wgmma leaves to it.
+constexpr bool uses_library(GpuMatmul matmul) {
+  return matmul == GpuMatmul::cublaslt || matmul == GpuMatmul::wgmma;
+}
 
 // Implementations of attention (kernels/attention.cuh). Heads that are too wide for flash are materialised.
 // flash: in bf16, flash_wgmma where the device and the attention allow it, otherwise flash_mma.

@@ -25,14 +25,12 @@ void CudaFlags::add(CommandLine& command_line) {
   platform_->add_flags(command_line);
 }
 
-std::vector<std::string> CudaFlags::add_training(CommandLine& command_line) {
-  constexpr const char* kGraph = "--gpu-graph";
+void CudaFlags::add_graph(CommandLine& command_line) {
   graph_ = "auto";
   command_line.choice(
-      kGraph, graph_, {"off", "auto", "on"},
-      "launch each training step as CUDA graphs, recorded once: the same bits, fewer launches; auto: where "
-      "a step can be recorded; on: refuse to train where it cannot");
-  return {kGraph};
+      "--gpu-graph", graph_, {"off", "auto", "on"},
+      "launch each training step, and each token of a text, as CUDA graphs, recorded once: the same bits, "
+      "fewer launches; auto: where they can be recorded; on: refuse to run where they cannot");
 }
 
 DeviceInfo CudaFlags::open(Timeline* timeline, int otherwise, int processes) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "common/app/command_line.h"
 #include "common/app/memory_check.h"
@@ -18,8 +17,8 @@ namespace stagegpt::gpu {
 class CudaFlags {
  public:
   void add(CommandLine& command_line);
-  // Declares the flags of programs that train; returns their names.
-  std::vector<std::string> add_training(CommandLine& command_line);
+  // Declares the flag of programs that do the same work again and again.
+  void add_graph(CommandLine& command_line);
 
   // --gpu-graph auto becomes off, and description() says why; open() refuses on. The first reason counts.
   void rule_out_graphs(const std::string& why);
@@ -45,7 +44,7 @@ class CudaFlags {
  private:
   Precision precision() const;
   // Whether the library computes the products, or those that wgmma leaves to it.
-  bool uses_library() const { return matmul_ == "cublaslt" || matmul_ == "wgmma"; }
+  bool uses_library() const { return gpu::uses_library(*gpu_matmul_named(matmul_)); }
 
   std::unique_ptr<Platform> platform_ = make_platform();
   std::optional<std::int64_t> device_;
@@ -53,7 +52,7 @@ class CudaFlags {
   PlanFlags plan_flags_;
   std::shared_ptr<GemmPlans> plans_;
   std::string precision_ = "f32", matmul_ = "cublaslt", attention_ = "flash";
-  std::string graph_ = "off";  // of a program that trains nothing
+  std::string graph_ = "off";  // of a program without the flag
   std::string why_no_graphs_;
 };
 

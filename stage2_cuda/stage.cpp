@@ -20,9 +20,9 @@ class CudaStage final : public Stage {
     command_line.group("Machine", CommandLine::Concerns::this_call);
     cuda_.platform().add_report_flag(command_line);
   }
-  std::vector<std::string> add_training_flags(CommandLine& command_line) override {
+  void add_repeated_work_flags(CommandLine& command_line) override {
     command_line.group("Machine");
-    return cuda_.add_training(command_line);
+    cuda_.add_graph(command_line);
   }
 
   Machine& start(Timeline* timeline) override {

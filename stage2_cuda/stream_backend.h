@@ -1,7 +1,8 @@
 // CudaBackend on one stream: each op is one or more launches, and the host waits only for copies to the host.
 // With the same shapes all kernels add in the same order, so that reproducible mode needs nothing else.
 //
-// The ops are in ops/, by the name of the op in each backend; the others are in cuda_backend.cu.
+// The ops are in ops/, by the name of the op in each backend, those of generation in ops/decoding.cu; the
+// others are in cuda_backend.cu.
 #pragma once
 
 #include <memory>
@@ -14,9 +15,11 @@
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/layernorm.h"
 #include "common/autograd/ops/linear.h"
+#include "common/autograd/ops/norm_linear.h"
 #include "common/backend/ops/activation.h"
 #include "common/backend/ops/adamw.h"
 #include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/largest_logits.h"
 #include "common/backend/ops/sums.h"
 #include "stage2_cuda/copy_ahead.h"
 #include "stage2_cuda/cuda_backend.h"
@@ -31,6 +34,8 @@ namespace stagegpt::gpu {
 
 struct AttentionSize;
 struct EmbeddingSize;
+template <class T>
+struct RowInput;
 
 inline float* floats(const Tensor& tensor) { return tensor.data<float>(); }
 // Null if the tensor is undefined.
@@ -60,6 +65,7 @@ class StreamBackend final : public CudaBackend {
   bool records() const override { return graph_; }
   bool must_record() const override { return must_graph_; }
   bool reads_quantised_rows() const override { return false; }
+  bool norms_in_product(const Tensor& x) const override { return is_row(x); }
   std::unique_ptr<WorkTimer> make_timer() override { return std::make_unique<EventTimer>(stream_); }
 
  private:
@@ -101,6 +107,7 @@ class StreamBackend final : public CudaBackend {
   void compute(const AttentionForward& op) override;
   void compute(const AttentionBackward& op) override;
   void compute(const CachedAttentionForward& op) override;
+  void compute(const NormLinearForward& op) override;
   void compute(const DropoutForward& op) override;
   void compute(const DropoutBackward& op) override;
   void compute(const CrossEntropyForward& op) override;
@@ -113,6 +120,7 @@ class StreamBackend final : public CudaBackend {
   std::int64_t norm_block() const override;
   void compute(const AddNormBlocks& op) override;
   void compute(const Sum& op) override;
+  void compute(const LargestLogits& op) override;
   void compute(const AdamWUpdate& op) override;
 
   Tensor on_device(const AdamWRates& rates);
@@ -121,6 +129,9 @@ class StreamBackend final : public CudaBackend {
   const DecayRange* table_on_device(std::span<const DecayRange> ranges);
   template <class T>
   void add_token_gradients(const Tensor& dwte, const Tensor& dout, const Tensor& ids, EmbeddingSize size);
+  bool fits_flash(const AttentionSize& size) const;
+  // Whether a prompt's attention is computed as in training.
+  bool is_flash_prompt(const AttentionSize& size) const;
   // Throws UserError for heads that no implementation computes in this dtype.
   bool is_flash(const AttentionSize& size, DType dtype) const;
   // Throws UserError for an attention that wgmma does not compute, if the user has chosen it.
@@ -131,6 +142,18 @@ class StreamBackend final : public CudaBackend {
   void weight_gradients(const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x);
   // out = the sums of the first C columns of a matrix, rest = those of its other columns.
   void sum_columns(const Grad& out, const Grad& rest, const Tensor& matrix, std::int64_t C);
+  // n counters, all zero between kernels.
+  std::int32_t* counters(std::int64_t n);
+  // Whether kernels/matrix_vector.cuh multiplies x: it is one row of one text, (1,1,I), that is not too long,
+  // and the user has not asked for a GEMM of ours in f32.
+  bool is_row(const Tensor& x) const;
+  // Computes a linear layer of such an x, or returns false. `pre` may be undefined.
+  bool multiplied_row(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
+                      const Tensor& bias, Activation activation);
+  // out = activation(pre), pre = row · wᵀ + bias.
+  template <class T>
+  void multiply_row(const Tensor& out, const Tensor& pre, const RowInput<T>& row, const Tensor& w,
+                    const Tensor& bias, Activation activation);
   // The tensor itself if it is f32; a bf16 tensor converted to f32.
   Tensor in_f32(const Tensor& tensor);
 
@@ -140,8 +163,9 @@ class StreamBackend final : public CudaBackend {
   std::unique_ptr<Gemm> gemm_;
   GpuAttention attention_;
   Precision precision_;
-  bool wgmma_;   // attention is computed by attention_wgmma.h, where it can
-  bool is_7_5_;  // the device has less shared memory than those of compute capability 8.0
+  bool wgmma_;           // attention is computed by attention_wgmma.h, where it can
+  bool is_7_5_;          // the device has less shared memory than those of compute capability 8.0
+  bool rows_by_vector_;  // see is_row()
   bool graph_, must_graph_;
   // Counters of blocks that have finished, all zero between kernels. The last ones are used, and earlier ones
   // may be used by a graph.

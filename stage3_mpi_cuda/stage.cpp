@@ -31,9 +31,7 @@ class MpiCudaStage final : public Stage {
                         "transport between GPUs (default: the first of these that is available)");
     command_line.toggle("--share-gpu", share_gpu_, "allow ranks to share a GPU if there are too few");
   }
-  std::vector<std::string> add_training_flags(CommandLine& command_line) override {
-    return cuda_.add_training(command_line);
-  }
+  void add_repeated_work_flags(CommandLine& command_line) override { cuda_.add_graph(command_line); }
   std::vector<std::string> add_grid_flags(CommandLine& command_line) override {
     return mpi_.add_grid(command_line);
   }

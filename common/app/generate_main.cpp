@@ -283,6 +283,7 @@ int generate_main(Stage& stage, int argc, char** argv) {
   command_line.version(built_version());
   flags.add(command_line);
   stage.add_flags(command_line);
+  stage.add_repeated_work_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(stage); })) return 0;
   const std::unique_ptr<Timeline> timeline = flags.profile.make_timeline();
   const Machine& machine = stage.start(timeline.get());

@@ -55,9 +55,9 @@ class Stage {
   virtual RankGroup& group() = 0;
   // Declares the flags of this stage that not every stage has; flags.txt in its folder lists them.
   virtual void add_flags(CommandLine& command_line) = 0;
-  // Declares those of its flags that concern training steps, which only stageN_train and stageN_bench do.
-  // Returns their names.
-  virtual std::vector<std::string> add_training_flags(CommandLine& /*command_line*/) { return {}; }
+  // Declares those of its flags that concern work that is done again and again: the training steps and the
+  // tokens of stageN_train, stageN_generate and stageN_bench.
+  virtual void add_repeated_work_flags(CommandLine& /*command_line*/) {}
   // Called once, on all ranks, after the flags have been read. What fails on one, fails on all. The stage
   // keeps the machine: when a main ends by an error, it is still there as end_all() is called (see
   // run_stage()). A timeline, if there is one, records the communication; it must outlive the stage's work.

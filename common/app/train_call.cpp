@@ -22,7 +22,7 @@ struct ParsedFlags {
     command_line.version(built_version());
     flags.add(command_line);
     stage.add_flags(command_line);
-    stage.add_training_flags(command_line);
+    stage.add_repeated_work_flags(command_line);
     stage.add_grid_flags(command_line);
   }
 };

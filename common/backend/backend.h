@@ -85,6 +85,8 @@ class Backend {
   void run(const Op& op);
   // Whether this backend has kernels for quantised matrices.
   virtual bool reads_quantised_rows() const { return true; }
+  // Whether NormLinearForward of x (B,T,C) is faster than the ops that it combines.
+  virtual bool norms_in_product(const Tensor& /*x*/) const { return false; }
   // SquaredNorm adds blocks of norm_block() elements.
   virtual std::int64_t norm_block() const { return 1 << 14; }
   std::int64_t norm_blocks(std::int64_t n) const { return (n + norm_block() - 1) / norm_block(); }

@@ -17,6 +17,7 @@ class Kernels {
   virtual void compute(const struct SquaredNorm& op) = 0;
   virtual void compute(const struct AddNormBlocks& op) = 0;
   virtual void compute(const struct Sum& op) = 0;
+  virtual void compute(const struct LargestLogits& op) = 0;
   virtual void compute(const struct AdamWUpdate& op) = 0;
   virtual void compute(const struct ActivationForward& op) = 0;
   virtual void compute(const struct ActivationBackward& op) = 0;
@@ -33,6 +34,7 @@ class Kernels {
   virtual void compute(const struct AttentionForward& op) = 0;
   virtual void compute(const struct AttentionBackward& op) = 0;
   virtual void compute(const struct CachedAttentionForward& op) = 0;
+  virtual void compute(const struct NormLinearForward& op) = 0;
   virtual void compute(const struct DropoutForward& op) = 0;
   virtual void compute(const struct DropoutBackward& op) = 0;
   virtual void compute(const struct CrossEntropyForward& op) = 0;

@@ -1,8 +1,11 @@
 #include "common/generation/generation.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <ranges>
 
+#include "common/backend/ops/largest_logits.h"
 #include "common/comm/agreement.h"
 #include "common/random/philox.h"
 
@@ -15,6 +18,34 @@ std::int64_t window_begin(std::int64_t n, std::int64_t block_size) {
 }
 
 std::vector<float> Context::next_logits(std::span<const std::int32_t> tokens) {
+  return mean_over_ranks(own_logits(tokens));
+}
+
+std::vector<Candidate> Context::next_candidates(std::span<const std::int32_t> tokens,
+                                                const SamplingConfig& config) {
+  const auto require = [&](bool finite) {
+    if (!finite)
+      throw AgreedFailure(concat("the model's logits after token ", tokens.size(), " are not finite"));
+  };
+  const Tensor logits = own_logits(tokens);
+  const std::int64_t vocabulary = config.vocabulary > 0 ? config.vocabulary : logits.numel(),
+                     k = deciding_logits(config);
+  if (communicator_.size() == 1 && k > 0 && k <= LargestLogits::kMost && k < vocabulary) {
+    const Tensor largest = backend_.allocate(DType::f32, {k}), ids = backend_.allocate(DType::i32, {k});
+    backend_.run(LargestLogits{largest, ids, logits.slice(0, {vocabulary})});
+    std::vector<float> values(static_cast<std::size_t>(k));
+    std::vector<std::int32_t> tokens_of_values(values.size());
+    backend_.copy_to_host(
+        std::array{host_copy(std::span(values), largest), host_copy(std::span(tokens_of_values), ids)});
+    require(std::isfinite(values.front()));
+    return candidates_of_largest(values, tokens_of_values, config);
+  }
+  const std::vector<float> all = mean_over_ranks(logits);
+  require(std::ranges::all_of(all | std::views::take(vocabulary), [](float x) { return std::isfinite(x); }));
+  return group().is_root() ? candidates(all, tokens, config) : std::vector<Candidate>();
+}
+
+Tensor Context::own_logits(std::span<const std::int32_t> tokens) {
   check(!tokens.empty(), "generation: expected at least one token");
   const Gpt2Config& config = model_.config();
   const auto window =
@@ -26,10 +57,9 @@ std::vector<float> Context::next_logits(std::span<const std::int32_t> tokens) {
     cached_.clear();
   }
   const auto added = window.subspan(cached_.size());
-  const Tensor ids = to_device<std::int32_t>(backend_, {1, std::ssize(added)}, added);
-  const Tensor logits = model_.next_logits(backend_, ids, cache_);  // (1,1,Vp)
+  const Tensor logits = model_.next_logits(backend_, added, cache_);  // (1,1,Vp)
   cached_.insert(cached_.end(), added.begin(), added.end());
-  return mean_over_ranks(logits.slice(0, {config.vocab_size}));
+  return logits.slice(0, {config.vocab_size});
 }
 
 std::vector<float> Context::mean_over_ranks(const Tensor& logits) {
@@ -69,13 +99,9 @@ void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t c
   bool more = true;
   const auto next = [&](std::int64_t i) {
     group.enter(tokens.size() > 1 && i == 0 ? "prefill" : "generation");
-    const std::vector<float> logits = context.next_logits(tokens);
-    if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
-      throw AgreedFailure(concat("the model's logits after token ", tokens.size(), " are not finite"));
-    }
+    const std::vector<Candidate> possible = context.next_candidates(tokens, config);
     std::int32_t token = 0;
-    if (group.is_root())
-      token = draw(candidates(logits, tokens, config), random_uniform(key, static_cast<std::uint64_t>(i)));
+    if (group.is_root()) token = draw(possible, random_uniform(key, static_cast<std::uint64_t>(i)));
     tokens.push_back(from_root(group, token));
     group.enter(kUnwatched);  // a slow reader of the output may block all ranks
     more = from_root(group, emit(tokens.back()));

@@ -30,9 +30,13 @@ class Context {
   // token, or a new text. Returns the mean over ranks. Throws AgreedFailure, which names a rank, if the
   // logits of ranks differ by more than rounding errors.
   std::vector<float> next_logits(std::span<const std::int32_t> tokens);
+  // The possible tokens after them, as candidates() of these logits on rank 0; nothing on other ranks. Where
+  // few logits decide, only they are copied from the backend. Throws AgreedFailure if logits are not finite.
+  std::vector<Candidate> next_candidates(std::span<const std::int32_t> tokens, const SamplingConfig& config);
   RankGroup& group() const { return communicator_.group(); }
 
  private:
+  Tensor own_logits(std::span<const std::int32_t> tokens);  // (V)
   std::vector<float> mean_over_ranks(const Tensor& logits);
 
   Backend& backend_;

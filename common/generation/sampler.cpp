@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "common/base/error.h"
 
@@ -51,7 +52,32 @@ void keep_nucleus(std::vector<Weighted>& tokens, double p) {
   std::ranges::reverse(tokens);
 }
 
+// The candidates among `tokens`, with the logits that are left.
+std::vector<Candidate> weighted(std::vector<Weighted> tokens, double largest, const SamplingConfig& config) {
+  for (Weighted& token : tokens)
+    token.probability = std::exp((token.probability - largest) / config.temperature);
+  if (config.top_p < 1) keep_nucleus(tokens, config.top_p);
+  double sum = 0;
+  for (const Weighted& token : tokens) sum += token.probability;
+  for (Weighted& token : tokens) token.probability /= sum;
+  return tokens;
+}
+
 }  // namespace
+
+std::int64_t deciding_logits(const SamplingConfig& config) {
+  if (config.repetition_penalty != 1) return 0;
+  return config.temperature == 0 ? 1 : config.top_k;
+}
+
+std::vector<Candidate> candidates_of_largest(std::span<const float> largest,
+                                             std::span<const std::int32_t> ids,
+                                             const SamplingConfig& config) {
+  if (config.temperature == 0) return {{ids.front(), 1}};
+  std::vector<Weighted> tokens(largest.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = {ids[i], largest[i]};
+  return weighted(std::move(tokens), largest.front(), config);
+}
 
 std::vector<Candidate> candidates(std::span<const float> logits, std::span<const std::int32_t> seen,
                                   const SamplingConfig& config) {
@@ -62,13 +88,7 @@ std::vector<Candidate> candidates(std::span<const float> logits, std::span<const
   const Weighted best = *std::ranges::min_element(tokens, comes_first);
   if (config.temperature == 0) return {{best.id, 1}};
   if (config.top_k > 0) keep_largest(tokens, config.top_k);
-  for (Weighted& token : tokens)
-    token.probability = std::exp((token.probability - best.probability) / config.temperature);
-  if (config.top_p < 1) keep_nucleus(tokens, config.top_p);
-  double sum = 0;
-  for (const Weighted& token : tokens) sum += token.probability;
-  for (Weighted& token : tokens) token.probability /= sum;
-  return tokens;
+  return weighted(std::move(tokens), best.probability, config);
 }
 
 std::int32_t draw(std::span<const Candidate> candidates, double u) {

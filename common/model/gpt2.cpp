@@ -1,6 +1,5 @@
 #include "common/model/gpt2.h"
 
-#include <tuple>
 #include <utility>
 
 #include "common/autograd/ops/attention.h"
@@ -8,28 +7,29 @@
 #include "common/autograd/ops/dropout.h"
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/layernorm.h"
-#include "common/autograd/ops/linear.h"
+#include "common/autograd/ops/norm_linear.h"
 
 namespace stagegpt {
 
 Var LayerNorm::forward(Tape& tape, ResidualStream& stream) const {
-  auto& [x, y] = stream;
-  if (!y.value().defined()) return layernorm(tape, x, weight, bias, eps);
-  Var norm;
-  std::tie(x, norm) = residual_layernorm(tape, x, std::exchange(y, Var()), weight, bias, eps);
-  return norm;
+  return add_and_normalise(tape, stream.x, stream.y, weight, bias, eps);
 }
 
-Var CausalSelfAttention::forward(Tape& tape, const Var& x, const Dropout& dropout,
+Normed LayerNorm::before_linear(Tape& tape, ResidualStream& stream, bool may_be_left) const {
+  return normed(tape, stream.x, stream.y, weight, bias, eps, may_be_left);
+}
+
+Var CausalSelfAttention::forward(Tape& tape, const Normed& x, const Dropout& dropout,
                                  const LayerCache& cache) const {
   const Var qkv = linear(tape, x, c_attn_weight, c_attn_bias);  // (B,T,3C)
-  const Var y = cache.keys_and_values.defined()                 // (B,T,C)
-                    ? cached_attention(tape, qkv, cache.keys_and_values, n_head, scale, cache.size)
-                    : attention(tape, qkv, n_head, scale, dropout);
+  const Var y =
+      cache.keys_and_values.defined()  // (B,T,C)
+          ? cached_attention(tape, qkv, cache.keys_and_values, n_head, scale, cache.size, cache.position)
+          : attention(tape, qkv, n_head, scale, dropout);
   return linear(tape, y, c_proj_weight, c_proj_bias);
 }
 
-Var Mlp::forward(Tape& tape, const Var& x, Recompute recompute) const {
+Var Mlp::forward(Tape& tape, const Normed& x, Recompute recompute) const {
   const Activated wide = linear_activation(tape, x, c_fc_weight, c_fc_bias, activation);  // (B,T,I)
   return activation_linear(tape, wide, c_proj_weight, c_proj_bias, recompute == Recompute::gelu);
 }
@@ -84,25 +84,24 @@ Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int arena_parts, Pu
 // stream.y, and the next layernorm adds it, in the same kernel. That of the last block is added by ln_f.
 ResidualStream Gpt2::block(Tape& tape, int l, ResidualStream stream, const Pass& pass) const {
   const Block& h = layers_.h[static_cast<std::size_t>(l)];
-  Var norm = h.ln_1.forward(tape, stream);
+  Normed norm = h.ln_1.before_linear(tape, stream, pass.is_cached());
   Var y = h.attn.forward(tape, norm, pass.attention_dropout(l), pass.cache(l));
   stream.y = dropout(tape, y, pass.branch_dropout(2 * l));
 
-  norm = h.ln_2.forward(tape, stream);
+  norm = h.ln_2.before_linear(tape, stream, pass.is_cached());
   y = h.mlp.forward(tape, norm, pass.recompute());
   stream.y = dropout(tape, y, pass.branch_dropout(2 * l + 1));
   return stream;
 }
 
 Var Gpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass) const {
-  Var x = embedding(tape, ids, layers_.wte, pass.positions(layers_.wpe));  // (B,T,C)
+  Var x = embedding(tape, ids, layers_.wte, layers_.wpe, pass.position());  // (B,T,C)
   ResidualStream stream{dropout(tape, std::move(x), pass.embedding_dropout())};
   for (int l = 0; l < config().n_layer; ++l) {
     stream = run_block(tape, pass.recompute(), std::move(stream), [=, this](Tape& on, ResidualStream input) {
       return block(on, l, std::move(input), pass);
     });
   }
-  pass.advance_cache();
   return layers_.ln_f.forward(tape, stream);
 }
 
@@ -115,7 +114,7 @@ Var Gpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets, const PassO
   return cross_entropy_loss(tape, logits(tape, ids, options), targets, config().vocab_size);
 }
 
-Var Gpt2::last_logits(Tape& tape, const Tensor& ids, KvCache& cache) const {
+Var Gpt2::last_logits(Tape& tape, const Tensor& ids, const KvCache& cache) const {
   const Var x = hidden(tape, ids, Pass(config(), ids, {}, &cache));  // (1,T,C)
   return linear(tape, last_token(x), layers_.lm_head, Var());
 }

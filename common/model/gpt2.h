@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "common/autograd/ops/norm_linear.h"
 #include "common/model/language_model.h"
 #include "common/model/pass.h"
 
@@ -26,6 +27,7 @@ struct LayerNorm {
 
   // Adds y, if there is one, to x, and returns the layernorm of x (B,T,C).
   Var forward(Tape& tape, ResidualStream& stream) const;
+  Normed before_linear(Tape& tape, ResidualStream& stream, bool may_be_left) const;  // as normed()
 };
 
 struct CausalSelfAttention {
@@ -36,7 +38,7 @@ struct CausalSelfAttention {
 
   // x (B,T,C) -> (B,T,C). `dropout` acts on the probabilities. With a cache, for inference, the tokens follow
   // those in it, and their keys and values are added to it.
-  Var forward(Tape& tape, const Var& x, const Dropout& dropout, const LayerCache& cache) const;
+  Var forward(Tape& tape, const Normed& x, const Dropout& dropout, const LayerCache& cache) const;
 };
 
 struct Mlp {
@@ -45,7 +47,7 @@ struct Mlp {
   Activation activation;
 
   // x (B,T,C) -> (B,T,C)
-  Var forward(Tape& tape, const Var& x, Recompute recompute) const;
+  Var forward(Tape& tape, const Normed& x, Recompute recompute) const;
 };
 
 struct Block {
@@ -89,7 +91,7 @@ class Gpt2 final : public LanguageModel {
   void narrow_matrices(DType dtype);
 
  private:
-  Var last_logits(Tape& tape, const Tensor& ids, KvCache& cache) const override;
+  Var last_logits(Tape& tape, const Tensor& ids, const KvCache& cache) const override;
   // The output of the last layernorm (B,T,C).
   Var hidden(Tape& tape, const Tensor& ids, const Pass& pass) const;
   ResidualStream block(Tape& tape, int l, ResidualStream stream, const Pass& pass) const;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "common/backend/ops/elementwise.h"
+#include "common/model/kv_cache.h"
 
 namespace stagegpt {
 namespace {
@@ -21,15 +22,18 @@ std::optional<Recompute> recompute_named(std::string_view name) {
 
 std::string_view name_of(Recompute recompute) { return kRecomputeNames[static_cast<std::size_t>(recompute)]; }
 
-Tensor LanguageModel::next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const {
-  check(ids.shape()[0] == 1 && ids.shape()[1] > 0, "gpt2: expected tokens of one sequence, not ids ",
-        ids.shape());
-  Tape tape(backend, Tape::Mode::inference);
-  const Tensor logits = last_logits(tape, ids, cache).value();
-  if (logits.dtype() != DType::bf16) return logits;
-  const Tensor wide = backend.allocate(DType::f32, logits.shape());
-  backend.run(Cast{wide, logits});
-  return wide;
+Tensor LanguageModel::next_logits(Backend& backend, std::span<const std::int32_t> tokens,
+                                  KvCache& cache) const {
+  const Tensor ids = cache.enter(backend, tokens);
+  const auto pass = [&] {
+    Tape tape(backend, Tape::Mode::inference);
+    const Tensor logits = last_logits(tape, ids, cache).value();
+    if (logits.dtype() == DType::bf16) return backend.run(Cast{cache.logits(), logits});
+    backend.copy(cache.logits(), logits);
+  };
+  tokens.size() == 1 ? backend.repeat(cache.token_pass(), pass) : pass();
+  cache.add(std::ssize(tokens));
+  return cache.logits();
 }
 
 }  // namespace stagegpt

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -59,9 +60,9 @@ class LanguageModel {
                    const PassOptions& options = {}) const = 0;
   // Logits (B,T,Vp) of ids i32 (B,T). Columns from vocab_size on are padding.
   virtual Var logits(Tape& tape, const Tensor& ids, const PassOptions& options = {}) const = 0;
-  // Logits (1,1,Vp), not in bf16, of the token after ids i32 (1,T), T >= 1. The tokens `ids` follow those in
-  // the cache, and their keys and values are added to it: cache.size() + T <= block_size.
-  Tensor next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const;
+  // Logits (1,1,Vp), not in bf16, of the token after T >= 1 tokens, valid until the next call. The tokens
+  // follow those in the cache, and their keys and values are added to it: cache.size() + T <= block_size.
+  Tensor next_logits(Backend& backend, std::span<const std::int32_t> tokens, KvCache& cache) const;
 
   const Gpt2Config& config() const { return config_; }
   Parameters& parameters() { return parameters_; }
@@ -69,8 +70,8 @@ class LanguageModel {
 
  protected:
   LanguageModel(LanguageModel&&) = default;  // so that a function can return a model
-  // As next_logits(), in the dtype of activations.
-  virtual Var last_logits(Tape& tape, const Tensor& ids, KvCache& cache) const = 0;
+  // As next_logits(), in the dtype of activations, of ids i32 (1,T).
+  virtual Var last_logits(Tape& tape, const Tensor& ids, const KvCache& cache) const = 0;
 
  private:
   Gpt2Config config_;

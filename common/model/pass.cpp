@@ -2,7 +2,7 @@
 
 namespace stagegpt {
 
-Pass::Pass(const Gpt2Config& config, const Tensor& ids, const PassOptions& options, KvCache* cache)
+Pass::Pass(const Gpt2Config& config, const Tensor& ids, const PassOptions& options, const KvCache* cache)
     : config_(&config),
       B_(ids.shape()[0]),
       T_(ids.shape()[1]),
@@ -11,11 +11,6 @@ Pass::Pass(const Gpt2Config& config, const Tensor& ids, const PassOptions& optio
       cache_(cache) {
   const std::int64_t tokens = (cache ? cache->size() : 0) + T_;
   check(tokens <= config.block_size, "gpt2: ", tokens, " tokens in a context of ", config.block_size);
-}
-
-Var Pass::positions(const Var& wpe) const {
-  if (cache_ == nullptr) return wpe;
-  return Var(wpe.value().slice(cache_->size() * C(), {T_, C()}));
 }
 
 Dropout Pass::dropout(RandomStream stream, int index, std::int64_t elements) const {

@@ -15,19 +15,17 @@ class Pass {
  public:
   // The tokens follow those in `cache`, if it is given. Throws InternalError if they are more than the
   // context.
-  Pass(const Gpt2Config& config, const Tensor& ids, const PassOptions& options, KvCache* cache = nullptr);
+  Pass(const Gpt2Config& config, const Tensor& ids, const PassOptions& options,
+       const KvCache* cache = nullptr);
 
   Shape shape() const { return {B_, T_, config_->n_embd}; }
   Recompute recompute() const { return recompute_; }
-  // The rows (T,C) of wpe (P,C) that belong to the tokens; without a cache all of wpe, whose first T rows are
-  // read.
-  Var positions(const Var& wpe) const;
+  // Whether it is one of generation, which continues a cache.
+  bool is_cached() const { return cache_ != nullptr; }
+  // The position of the first token, in the backend's memory; undefined without a cache, where it is 0.
+  Tensor position() const { return cache_ == nullptr ? Tensor() : cache_->position(); }
   // What is in the cache for a layer; an undefined tensor without a cache.
   LayerCache cache(int layer) const { return cache_ == nullptr ? LayerCache() : cache_->layer(layer); }
-  // Call when all layers have added these tokens to the cache.
-  void advance_cache() const {
-    if (cache_ != nullptr) cache_->add(T_);
-  }
 
   // What is dropped, nothing without a position in training: of x (B,T,C) after the embedding; of a layer's
   // probabilities (B,NH,T,T); of the output (B,T,C) of a branch, where block l has branches 2l and 2l + 1.
@@ -48,7 +46,7 @@ class Pass {
   std::int64_t B_, T_;
   std::optional<DropoutPosition> position_;
   Recompute recompute_;
-  KvCache* cache_;
+  const KvCache* cache_;
 };
 
 }  // namespace stagegpt

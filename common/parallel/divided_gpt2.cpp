@@ -24,12 +24,12 @@ ResidualStream DividedGpt2::block(Tape& tape, int l, ResidualStream stream, cons
   const Block& h = layers_.h[static_cast<std::size_t>(l)];
   Communicator& ranks = grid_.tensor();
   Var norm = gathered(tape, ranks, h.ln_1.forward(tape, stream), pass.shape());  // (N/R,C) -> (B,T,C)
-  Var y = h.attn.forward(tape, norm, on_heads(pass.attention_dropout(l)), pass.cache(l));
+  Var y = h.attn.forward(tape, {norm}, on_heads(pass.attention_dropout(l)), pass.cache(l));
   y = scattered_sum(tape, ranks, std::move(y));  // (B,T,C) -> (N/R,C)
   stream.y = dropout(tape, y, on_rows(pass.branch_dropout(2 * l), y));
 
   norm = gathered(tape, ranks, h.ln_2.forward(tape, stream), pass.shape());
-  y = h.mlp.forward(tape, norm, pass.recompute());
+  y = h.mlp.forward(tape, {norm}, pass.recompute());
   y = scattered_sum(tape, ranks, std::move(y));
   stream.y = dropout(tape, y, on_rows(pass.branch_dropout(2 * l + 1), y));
   return stream;
@@ -40,8 +40,8 @@ Var DividedGpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass, Var bef
   Communicator& ranks = grid_.tensor();
   ResidualStream stream{std::move(before)};
   if (stage().is_first()) {
-    const Var wpe = ranks.rank() == 0 ? pass.positions(layers_.wpe) : Var();
-    const Var x = vocabulary_embedding(tape, ranks, ids, layers_.wte, wpe, own_tokens());
+    const Var wpe = ranks.rank() == 0 ? layers_.wpe : Var();
+    const Var x = vocabulary_embedding(tape, ranks, ids, layers_.wte, wpe, own_tokens(), pass.position());
     stream.x = dropout(tape, x, on_rows(pass.embedding_dropout(), x));
   }
   const int end = stage().end_block(config().n_layer);
@@ -50,7 +50,6 @@ Var DividedGpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass, Var bef
       return block(on, l, std::move(input), pass);
     });
   }
-  pass.advance_cache();
   if (!stage().is_last()) return add(tape, stream.x, stream.y);
   return gathered(tape, ranks, layers_.ln_f.forward(tape, stream), pass.shape());
 }
@@ -75,7 +74,7 @@ Var DividedGpt2::logits(Tape& tape, const Tensor& ids, const PassOptions& option
   return logits_on_all_ranks(tape, std::move(out), ids.shape());
 }
 
-Var DividedGpt2::last_logits(Tape& tape, const Tensor& ids, KvCache& cache) const {
+Var DividedGpt2::last_logits(Tape& tape, const Tensor& ids, const KvCache& cache) const {
   const Pass pass(config(), ids, {}, &cache);
   Var out = hidden(tape, ids, pass, receive(tape.backend(), pass.shape()));
   if (stage().is_last()) out = last_token(out);

@@ -29,7 +29,7 @@ class DividedGpt2 final : public LanguageModel {
   Var logits(Tape& tape, const Tensor& ids, const PassOptions& options = {}) const override;
 
  private:
-  Var last_logits(Tape& tape, const Tensor& ids, KvCache& cache) const override;
+  Var last_logits(Tape& tape, const Tensor& ids, const KvCache& cache) const override;
   // The output of the last layernorm (B,T,C); on a stage that is not the last, its residual stream.
   Var hidden(Tape& tape, const Tensor& ids, const Pass& pass, Var before) const;
   ResidualStream block(Tape& tape, int l, ResidualStream stream, const Pass& pass) const;

@@ -73,12 +73,12 @@ Var scattered_sum(Tape& tape, Communicator& ranks, Var summand) {
 }
 
 Var vocabulary_embedding(Tape& tape, Communicator& ranks, const Tensor& ids, Var wte, Var wpe,
-                         const VocabularyPart& part) {
-  if (ranks.size() == 1) return embedding(tape, ids, std::move(wte), std::move(wpe));
+                         const VocabularyPart& part, const Tensor& first) {
+  if (ranks.size() == 1) return embedding(tape, ids, std::move(wte), std::move(wpe), first);
   Backend& be = tape.backend();
   const Tensor own_ids = be.allocate(DType::i32, ids.shape());  // (B,T)
   be.run(IdsInPart{own_ids, ids, part.first, part.count, wte.value().shape()[0]});
-  return scattered_sum(tape, ranks, embedding(tape, own_ids, std::move(wte), std::move(wpe)));
+  return scattered_sum(tape, ranks, embedding(tape, own_ids, std::move(wte), std::move(wpe), first));
 }
 
 Var vocabulary_cross_entropy(Tape& tape, Communicator& ranks, Var logits, const Tensor& targets,

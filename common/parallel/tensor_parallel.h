@@ -39,7 +39,7 @@ Var scattered_sum(Tape& tape, Communicator& ranks, Var summand);
 // This rank's rows (N/R,C) of wte[ids] + wpe[position]; ids i32 (B,T), wte (rows,C): this rank's tokens, wpe
 // (P,C) on one rank, empty on the others.
 Var vocabulary_embedding(Tape& tape, Communicator& ranks, const Tensor& ids, Var wte, Var wpe,
-                         const VocabularyPart& part);
+                         const VocabularyPart& part, const Tensor& first = {});
 
 // Mean cross-entropy (1) of targets i32 (B,T), the same bits on every rank; logits (B,T,…) of this rank's
 // tokens. Each rank sends two numbers for each row: lse over its tokens, and the target's logit if it has it.

@@ -158,7 +158,7 @@ std::size_t plan_generation(const Gpt2Config& config, DType matrices) {
   if (matrices != DType::f32) model.narrow_matrices(matrices);
   KvCache cache(*backend, model);
   constexpr std::int32_t kToken = 0;
-  model.next_logits(*backend, to_device<std::int32_t>(*backend, {1, 1}, std::span(&kToken, 1)), cache);
+  model.next_logits(*backend, std::span(&kToken, 1), cache);
   return backend->memory_stats().peak_bytes_in_use;
 }
 

@@ -1,4 +1,5 @@
-// Attention of new tokens with a KV cache: for tokens t = first, first + 1, … of a sequence,
+// Attention of several new tokens with a KV cache (of one: attention_token.cuh): for tokens t = first,
+// first + 1, … of a sequence,
 //   out[t] = Σ_{u <= t} p[u]·v[u],  p = softmax(scale·q[t]·k[u]),
 // with k[u], v[u] in row u of the cache. Keys and values of the new tokens are stored there first.
 //
@@ -73,13 +74,17 @@ static __global__ void cached_attention_kernel(T* out, const T* cache, const T* 
 }
 
 template <class T>
-void cached_attention_forward(StreamHandle stream, T* out, T* cache, const T* qkv, CachedAttentionSize s) {
-  const std::int64_t tokens = s.B * s.T;
-  if (tokens == 0) return;
-  launch_elements<store_rows_kernel<T>>(stream, tokens * 2 * s.channels(), cache, qkv, s);
-  const dim3 grid(static_cast<unsigned>(tokens), static_cast<unsigned>(s.NH));
+void store_rows(StreamHandle stream, T* cache, const T* qkv, CachedAttentionSize s) {
+  launch_elements<store_rows_kernel<T>>(stream, s.B * s.T * 2 * s.channels(), cache, qkv, s);
+}
+
+// The rows of the new tokens are in the cache already.
+template <class T>
+void cached_attention(StreamHandle stream, T* out, const T* cache, const T* qkv, CachedAttentionSize s) {
+  if (s.B * s.T == 0) return;
+  const dim3 grid(static_cast<unsigned>(s.B * s.T), static_cast<unsigned>(s.NH));
   launch<cached_attention_kernel<T>>(grid, dim3(kKeys), static_cast<std::size_t>(s.HS) * sizeof(float),
-                                     stream, out, static_cast<const T*>(cache), qkv, s);
+                                     stream, out, cache, qkv, s);
 }
 
 }  // namespace stagegpt::gpu

@@ -1,4 +1,4 @@
-// Embedding: out[b][t] = wte[ids[b][t]] + wpe[t].
+// Embedding: out[b][t] = wte[ids[b][t]] + wpe[p + t], p = *position, 0 without it.
 // Backward:  dwte[v] = Σ over (b,t) with ids[b][t] = v of dout[b][t],   dwpe[t] = Σ_b dout[b][t].
 // The id `rows`, one past the last row of wte, is that of a token without a row, and wpe may be absent: both
 // then count as zero.
@@ -42,25 +42,27 @@ static __global__ void ids_in_part_kernel(std::int32_t* out, const std::int32_t*
 // wte may be bf16 where the others are f32. One thread for each of n vectors.
 template <class T, class Weight, int V>
 static __global__ void embedding_forward_kernel(T* out, const std::int32_t* ids, const Weight* wte,
-                                                const T* wpe, EmbeddingSize s, std::int64_t n) {
+                                                const T* wpe, const std::int32_t* position, EmbeddingSize s,
+                                                std::int64_t n) {
   const std::int64_t i = thread_index() * V;
   if (i >= n * V) return;
   const std::int64_t row = i / s.C, c = i % s.C;
-  Floats<V> token = {}, position = {}, sum;
+  Floats<V> token = {}, place = {}, sum;
   if (ids[row] < s.rows) token = load<V>(wte, ids[row] * s.C + c);
-  if (wpe != nullptr) position = load<V>(wpe, row % s.T * s.C + c);
-  STAGEGPT_UNROLL for (int j = 0; j < V; ++j) sum.v[j] = token.v[j] + position.v[j];
+  if (wpe != nullptr) place = load<V>(wpe, ((position ? *position : 0) + row % s.T) * s.C + c);
+  STAGEGPT_UNROLL for (int j = 0; j < V; ++j) sum.v[j] = token.v[j] + place.v[j];
   store<V>(out, i, sum);
 }
 
 template <class T, class Weight>
 void embedding_forward(StreamHandle stream, T* out, const std::int32_t* ids, const Weight* wte, const T* wpe,
-                       EmbeddingSize s) {
+                       const std::int32_t* position, EmbeddingSize s) {
   constexpr int kV = std::max(kVector<T>, kVector<Weight>);
   const std::int64_t n = s.tokens() * s.C;
   if (in_vectors<kV>(s.C, out, wte, wpe))
-    return launch_elements<embedding_forward_kernel<T, Weight, kV>>(stream, n / kV, out, ids, wte, wpe, s);
-  launch_elements<embedding_forward_kernel<T, Weight, 1>>(stream, n, out, ids, wte, wpe, s);
+    return launch_elements<embedding_forward_kernel<T, Weight, kV>>(stream, n / kV, out, ids, wte, wpe,
+                                                                    position, s);
+  launch_elements<embedding_forward_kernel<T, Weight, 1>>(stream, n, out, ids, wte, wpe, position, s);
 }
 
 // dwpe (P,C), of which the first `with_tokens` elements, T·C, have a gradient. One thread for each of n

@@ -42,8 +42,9 @@ __device__ float in_pairs(Floats<V> f, const Reduce& reduce) {
   return f.v[0];
 }
 
-template <int V>
-__device__ Floats<V> load(const float* array, std::int64_t i) {
+// The array may be shared.
+template <int V, class Array>
+__device__ Floats<V> load_floats(const Array& array, std::int64_t i) {
   Floats<V> f;
   if constexpr (V == 1) {
     f.v[0] = array[i];
@@ -54,6 +55,11 @@ __device__ Floats<V> load(const float* array, std::int64_t i) {
     }
   }
   return f;
+}
+
+template <int V>
+__device__ Floats<V> load(const float* array, std::int64_t i) {
+  return load_floats<V>(array, i);
 }
 
 template <int V>

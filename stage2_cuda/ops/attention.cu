@@ -1,6 +1,5 @@
-// Attention, in training and over a cache of keys and values.
+// Attention in training.
 #include "stage2_cuda/attention_wgmma.h"
-#include "stage2_cuda/kernels/attention_cached.cuh"
 #include "stage2_cuda/kernels/attention_flash_backward.cuh"
 #include "stage2_cuda/kernels/attention_materialised.cuh"
 #include "stage2_cuda/stream_backend.h"
@@ -59,17 +58,12 @@ void StreamBackend::compute(const AttentionBackward& op) {
                         floats(op.out), floats(op.lse), floats(op.qkv), op.dropout, s, floats(scores));
 }
 
-void StreamBackend::compute(const CachedAttentionForward& op) {
-  const Shape& s = op.qkv.shape();
-  by_type(op.qkv, [&]<class T>() {
-    gpu::cached_attention_forward<T>(stream_, op.out.data<T>(), op.cache.data<T>(), op.qkv.data<T>(),
-                                     {s[0], s[1], op.n_head, s[2] / 3 / op.n_head, op.cache.shape()[1],
-                                      op.first, static_cast<float>(op.scale)});
-  });
+bool StreamBackend::fits_flash(const AttentionSize& size) const {
+  return size.HS <= (is_7_5_ ? kFlashHeadSizeOf75 : kFlashHeadSize) && size.scale > 0;
 }
 
 bool StreamBackend::is_flash(const AttentionSize& size, DType dtype) const {
-  const bool fits = size.HS <= (is_7_5_ ? kFlashHeadSizeOf75 : kFlashHeadSize) && size.scale > 0;
+  const bool fits = fits_flash(size);
   if (dtype == DType::bf16 && !fits) {
     user_error("--precision: bf16 needs heads of at most ", kFlashHeadSize,
                " channels and a positive scale of attention, got ", size.HS, " and ", size.scale);

@@ -15,7 +15,7 @@ void StreamBackend::compute(const EmbeddingForward& op) {
   by_type(op.out, [&]<class T>() {
     by_type(op.wte, [&]<class Weight>() {
       gpu::embedding_forward<T, Weight>(stream_, op.out.data<T>(), ids_of(op.ids), op.wte.data<Weight>(),
-                                        optional<T>(op.wpe), size);
+                                        optional<T>(op.wpe), optional<std::int32_t>(op.position), size);
     });
   });
 }

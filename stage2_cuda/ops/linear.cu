@@ -58,11 +58,13 @@ ProductOf<T, float> weight_product(const Grad& dw, const Tensor& dout, const Ten
 }  // namespace
 
 void StreamBackend::compute(const LinearForward& op) {
+  if (multiplied_row(op.out, {}, op.x, op.w, op.bias, Activation::none)) return;
   const Tensor weight = op.x.dtype() == DType::f32 ? in_f32(op.w) : op.w;
   by_type(op.x, [&]<class T>() { gemm_->run(forward_product<T>(op.out, op.x, weight, op.bias), stream_); });
 }
 
 void StreamBackend::compute(const LinearActivationForward& op) {
+  if (multiplied_row(op.out, op.pre, op.x, op.w, op.bias, op.activation)) return;
   const Tensor weight = op.x.dtype() == DType::f32 ? in_f32(op.w) : op.w;
   by_type(op.x, [&]<class T>() {
     ProductOf<T, T> product = forward_product<T>(op.out, op.x, weight, op.bias);
@@ -131,13 +133,16 @@ void StreamBackend::weight_gradients(const Grad& dw, const Grad& dbias, const Te
 void StreamBackend::sum_columns(const Grad& out, const Grad& rest, const Tensor& matrix, std::int64_t C) {
   const std::int64_t columns = matrix.shape()[-1], N = matrix.numel() / columns;
   const Tensor scratch = allocate(DType::f32, {ColumnSums(N).scratch_size(columns)});
-  if (counters_.empty() || counters_.back().numel() < ColumnSums::counters(columns))
-    counters_.push_back(zeros(DType::i32, {ColumnSums::counters(columns)}));
   by_type(matrix, [&]<class T>() {
     gpu::column_sums<T>(stream_, floats(out), out.accumulates(), floats(rest), rest.accumulates(),
                         matrix.data<T>(), N, C, columns, floats(scratch),
-                        counters_.back().data<std::int32_t>());
+                        counters(ColumnSums::counters(columns)));
   });
+}
+
+std::int32_t* StreamBackend::counters(std::int64_t n) {
+  if (counters_.empty() || counters_.back().numel() < n) counters_.push_back(zeros(DType::i32, {n}));
+  return counters_.back().data<std::int32_t>();
 }
 
 Tensor StreamBackend::in_f32(const Tensor& tensor) {

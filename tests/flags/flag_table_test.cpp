@@ -85,10 +85,14 @@ TEST(Flags, AllHaveATestOfTheirEffect) {
   bench.erase("--share-gpu");
   EXPECT_EQ(flags_of("stage2_bench_emulated"), bench);
   std::set<std::string> generate = flags_in_table({"generate", "stage2"});
+  for (const char* other : {"--gpu-matmul-tune", "--ladder", "--ladder-version", "--share-gpu"})
+    generate.erase(other);
+  EXPECT_EQ(flags_of("stage2_generate_emulated"), generate);
+  std::set<std::string> evaluate = flags_in_table({"evaluate", "stage2"});
   for (const char* other :
        {"--gpu-graph", "--gpu-matmul-tune", "--ladder", "--ladder-version", "--share-gpu"})
-    generate.erase(other);
-  EXPECT_EQ(flags_of("stage2_generate_emulated"), generate) << "it trains nothing";
+    evaluate.erase(other);
+  EXPECT_EQ(flags_of("stage2_evaluate_emulated"), evaluate) << "it repeats nothing";
 }
 
 TEST(Flags, OfEveryProgramHaveTheVersion) {

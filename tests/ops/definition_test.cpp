@@ -61,9 +61,14 @@ TEST_F(Definition, relu_and_none) {
 
 TEST_F(Definition, embedding_adds_a_token_and_a_position) {
   const Tensor out = empty({2, 3, 1});
-  backend_->run(EmbeddingForward{out, to_tensor(*backend_, {2, 3}, {3, 0, 3, 1, 1, 2}),
-                                 tensor({4, 1}, {10, 20, 30, 40}), tensor({5, 1}, {1, 2, 3, 4, 5})});
-  EXPECT_EQ(to_values(*backend_, out), (Values{41, 12, 43, 21, 22, 33}));
+  const auto embedding = [&](const Tensor& position) {
+    backend_->run(EmbeddingForward{out, to_tensor(*backend_, {2, 3}, {3, 0, 3, 1, 1, 2}),
+                                   tensor({4, 1}, {10, 20, 30, 40}), tensor({5, 1}, {1, 2, 3, 4, 5}),
+                                   position});
+    return to_values(*backend_, out);
+  };
+  EXPECT_EQ(embedding({}), (Values{41, 12, 43, 21, 22, 33}));
+  EXPECT_EQ(embedding(to_tensor(*backend_, {1}, {2})), (Values{43, 14, 45, 23, 24, 35}));
 }
 
 TEST_F(Definition, linear_multiplies_by_the_transposed_weight) {

@@ -6,11 +6,14 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <ranges>
 
 #include "common/autograd/ops/attention.h"
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/linear.h"
+#include "common/autograd/ops/norm_linear.h"
 #include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/largest_logits.h"
 #include "common/tensor/half_floats.h"
 #include "common/tensor/quantised_rows.h"
 #include "stage0_serial/naive_backend.h"
@@ -69,7 +72,7 @@ TEST(CachedAttention, IsThatOfTheWholeSequence) {
                                          {2, 70, 2, 8, {50, 1, 19}},   {1, 1, 1, 1, {1}},
                                          {3, 9, 4, 5, {1, 4, 1, 3}},   {1, 200, 2, 64, {150, 1, 49}},
                                          {1, 300, 1, 8, {290, 1, 9}},  {1, 20, 1, 150, {13, 1}}};
-  on_every_backend([&](Backend& backend, DType dtype, double /*rounding*/) {
+  on_every_backend([&](Backend& backend, DType dtype, double rounding) {
     for (const CachedCase& c : cases) {
       const std::int64_t C = c.NH * c.HS,
                          T = std::accumulate(c.parts.begin(), c.parts.end(), std::int64_t{0});
@@ -82,12 +85,15 @@ TEST(CachedAttention, IsThatOfTheWholeSequence) {
       for (const std::int64_t n : c.parts) {
         const Tensor out = backend.allocate(dtype, {c.B, n, C});
         const Values part = rows_of(qkv, c.B, T, 3 * C, first, n);
+        // Also where kernels read the position in the backend's memory.
+        const Tensor position =
+            first % 2 == 0 ? Tensor() : to_tensor(backend, {1}, {static_cast<int>(first)});
         backend.run(CachedAttentionForward{out, cache, to_tensor(backend, dtype, {c.B, n, 3 * C}, part), c.NH,
-                                           c.scale, first});
+                                           c.scale, first, position});
         error.add(to_values(backend, out), rows_of(whole, c.B, T, C, first, n));
         first += n;
       }
-      EXPECT_LE(error.value(), error_limit(0, std::max(T, c.HS), dtype)) << T << " tokens of " << C;
+      EXPECT_LE(error.value(), error_limit(0, std::max(T, c.HS), dtype, rounding)) << T << " tokens of " << C;
     }
   });
 }
@@ -118,9 +124,9 @@ TEST(CachedAttention, RefusesMoreThanTheCacheHolds) {
   const auto backend = make_naive_backend();
   const Tensor cache = backend->zeros(DType::f32, {1, 4, 16}), qkv = backend->zeros(DType::f32, {1, 2, 24}),
                out = backend->zeros(DType::f32, {1, 2, 8});
-  EXPECT_NO_THROW(backend->run(CachedAttentionForward{out, cache, qkv, 2, 1, 2}));
-  EXPECT_THROW(backend->run(CachedAttentionForward{out, cache, qkv, 2, 1, 3}), InternalError);
-  EXPECT_THROW(backend->run(CachedAttentionForward{out, cache, qkv, 3, 1, 0}), InternalError);
+  EXPECT_NO_THROW(backend->run(CachedAttentionForward{out, cache, qkv, 2, 1, 2, {}}));
+  EXPECT_THROW(backend->run(CachedAttentionForward{out, cache, qkv, 2, 1, 3, {}}), InternalError);
+  EXPECT_THROW(backend->run(CachedAttentionForward{out, cache, qkv, 3, 1, 0, {}}), InternalError);
 }
 
 Tensor bf16_tensor(Backend& backend, Shape shape, const Values& values) {
@@ -213,8 +219,9 @@ TEST(NarrowMatrices, OfALinearLayerAreTheRoundedWeights) {
         const Values x = random_values(3, 0, N * I), w = random_values(3, 1, O * I),
                      bias = random_values(3, 2, O);
         const auto linear = [&](Backend& be, DType type, const Tensor& weight) {
-          const Tensor out = be.allocate(type, {N, O});
-          be.run(LinearForward{out, to_tensor(be, type, {N, I}, x), weight, to_tensor(be, type, {O}, bias)});
+          const Tensor out = be.allocate(type, {1, N, O});
+          be.run(
+              LinearForward{out, to_tensor(be, type, {1, N, I}, x), weight, to_tensor(be, type, {O}, bias)});
           return to_values(be, out);
         };
         const auto reference = make_naive_backend();
@@ -228,6 +235,119 @@ TEST(NarrowMatrices, OfALinearLayerAreTheRoundedWeights) {
   });
 }
 
+// The next token of a text has one row. Rows of a weight that are shorter and longer than what a warp reads
+// at once, that several warps share, and that are not aligned; more rows than a block has, and fewer.
+TEST(OneRow, OfALinearLayerIsItsFormula) {
+  struct Size {
+    std::int64_t I, O;
+  };
+  on_every_backend([](Backend& backend, DType dtype, double rounding) {
+    for (const auto& [I, O] :
+         {Size{1, 1}, {8, 9}, {64, 24}, {257, 5}, {768, 17}, {1030, 3}, {1600, 8}, {3072, 20}, {9000, 2}}) {
+      for (const auto activation : {Activation::none, Activation::gelu_new, Activation::relu}) {
+        const Values x = rounded_to(dtype, random_values(5, 0, I)),
+                     w = rounded_to(dtype, random_values(5, 1, O * I)),
+                     bias = rounded_to(dtype, random_values(5, 2, O));
+        const auto linear = [&](Backend& be, DType type) {
+          const Tensor out = be.allocate(type, {1, 1, O}), pre = be.allocate(type, {1, 1, O}),
+                       row = to_tensor(be, type, {1, 1, I}, x), weight = to_tensor(be, type, {O, I}, w),
+                       offset = O == 8 ? Tensor() : to_tensor(be, type, {O}, bias);
+          if (activation == Activation::none) {
+            be.run(LinearForward{out, row, weight, offset});
+            be.run(LinearForward{pre, row, weight, offset});
+          } else {
+            be.run(LinearActivationForward{out, pre, row, weight, offset, activation});
+          }
+          return std::pair(to_values(be, out), to_values(be, pre));
+        };
+        const auto [out, pre] = linear(backend, dtype);
+        const auto reference = make_naive_backend();
+        const auto [right_out, right_pre] = linear(*reference, DType::f64);
+        const double limit = error_limit(0, I, dtype, rounding);
+        EXPECT_LE(relative_error(pre, right_pre), limit) << dtype << ' ' << O << " x " << I;
+        EXPECT_LE(relative_error(out, right_out), 2 * limit) << dtype << ' ' << O << " x " << I;
+      }
+    }
+  });
+}
+
+// The reference computes its parts one after the other, in f64.
+TEST(OneRow, OfALinearLayerAfterALayernormIsItsFormula) {
+  on_every_backend([](Backend& backend, DType dtype, double rounding) {
+    for (const std::int64_t C : {1, 8, 33, 96, 768, 2056}) {
+      for (const bool with_residual : {false, true}) {
+        const std::int64_t O = C == 8 ? 5 : 19;  // one block of rows, and several
+        const auto values = [&](std::uint32_t i, std::int64_t n) {
+          return rounded_to(dtype, random_values(6, i, n));
+        };
+        const Values x = values(0, C), residual = values(1, C), w = values(2, O * C), bias = values(3, O);
+        const Values gain = random_values(6, 4, C), shift = random_values(6, 5, C);
+        const auto run = [&](Backend& be, DType type) {
+          const DType statistics = statistics_dtype(type);
+          const Tensor out = be.allocate(type, {1, 1, O}), sum = be.allocate(type, {1, 1, C});
+          be.run(NormLinearForward{
+              out, with_residual ? sum : Tensor(), to_tensor(be, type, {1, 1, C}, x),
+              with_residual ? to_tensor(be, type, {1, 1, C}, residual) : Tensor(),
+              to_tensor(be, statistics, {C}, gain), to_tensor(be, statistics, {C}, shift), 1e-5,
+              to_tensor(be, type, {O, C}, w), to_tensor(be, type, {O}, bias), Activation::gelu_new});
+          return std::pair(to_values(be, out), with_residual ? to_values(be, sum) : Values());
+        };
+        const auto reference = make_naive_backend();
+        const auto [out, sum] = run(backend, dtype);
+        const auto [right_out, right_sum] = run(*reference, DType::f64);
+        EXPECT_LE(relative_error(out, right_out), 4 * error_limit(0, C, dtype, rounding))
+            << dtype << ' ' << C;
+        if (with_residual) {
+          EXPECT_LE(relative_error(sum, right_sum), unit_roundoff(dtype)) << dtype << ' ' << C;
+        }
+      }
+    }
+  });
+}
+
+// Among equal logits, of which there are many here, and two zeros, the first ones come first.
+TEST(LargestLogits, AreThoseOfASortedRow) {
+  on_every_backend([](Backend& backend, DType dtype, double /*rounding*/) {
+    if (dtype != DType::f32) return;
+    for (const std::int64_t n : {1, 5, 100, 2048, 2049, 50257}) {
+      std::vector<float> logits;
+      for (const double value : random_values(7, 0, n))
+        logits.push_back(static_cast<float>(std::floor(4 * value)));
+      for (std::size_t i = 0; i < logits.size(); i += 7) logits[i] = i % 2 == 0 ? 0.0F : -0.0F;
+      std::vector<std::int32_t> sorted(logits.size());
+      std::iota(sorted.begin(), sorted.end(), 0);
+      std::ranges::stable_sort(sorted, std::greater(), [&](std::int32_t i) { return logits[i]; });
+      const Tensor row = to_device<float>(backend, {n}, logits);
+      for (const std::int64_t k : {1, 2, 33, 64}) {
+        if (k > n) continue;
+        const Tensor values = backend.allocate(DType::f32, {k}), ids = backend.allocate(DType::i32, {k});
+        backend.run(LargestLogits{values, ids, row});
+        const auto got = to_host<std::int32_t>(backend, ids);
+        EXPECT_TRUE(std::ranges::equal(got, sorted | std::views::take(k))) << k << " of " << n;
+        const auto largest = to_host<float>(backend, values);
+        for (std::size_t i = 0; i < largest.size(); ++i) EXPECT_EQ(largest[i], logits[got[i]]) << i;
+      }
+    }
+  });
+}
+
+TEST(LargestLogits, SayThatOneIsNotFinite) {
+  on_every_backend([](Backend& backend, DType dtype, double /*rounding*/) {
+    if (dtype != DType::f32) return;
+    const Tensor values = backend.allocate(DType::f32, {2}), ids = backend.allocate(DType::i32, {2});
+    for (const double broken :
+         {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+          -std::numeric_limits<double>::infinity()}) {
+      for (const std::size_t at : {0, 2999}) {
+        Values logits(3000, 1.0);
+        logits[at] = broken;
+        backend.run(LargestLogits{values, ids, to_tensor(backend, dtype, {3000}, logits)});
+        EXPECT_TRUE(std::isnan(to_values(backend, values)[0])) << broken << " at " << at;
+      }
+    }
+  });
+}
+
 TEST(NarrowMatrices, OfAnEmbeddingAreTheRoundedWeights) {
   on_every_backend([](Backend& backend, DType dtype, double /*rounding*/) {
     if (dtype != DType::f32) return;
@@ -236,7 +356,7 @@ TEST(NarrowMatrices, OfAnEmbeddingAreTheRoundedWeights) {
     const Tensor ids = to_tensor(backend, {1, 3}, std::vector<std::int32_t>{7, 0, 10});
     const auto embedding = [&](const Tensor& rows) {
       const Tensor out = backend.allocate(dtype, {1, 3, C});
-      backend.run(EmbeddingForward{out, ids, rows, to_tensor(backend, dtype, {5, C}, wpe)});
+      backend.run(EmbeddingForward{out, ids, rows, to_tensor(backend, dtype, {5, C}, wpe), {}});
       return to_values(backend, out);
     };
     for (const DType narrow : narrow_dtypes(backend)) {

@@ -66,7 +66,7 @@ TEST_P(PartsOfOps, embeddings_add_up_to_that_of_all_tokens) {
                  wpe = real({kT, C}, 1), dout = real({kB, kT, C}, 2), out = be_.allocate(dtype_, {kB, kT, C}),
                  dwte = be_.allocate(statistics_dtype(dtype_), {kTokens, C}),
                  own_dwte = be_.allocate(statistics_dtype(dtype_), {kRows, C});
-    be_.run(EmbeddingForward{out, ids, wte, wpe});
+    be_.run(EmbeddingForward{out, ids, wte, wpe, {}});
     be_.run(EmbeddingBackward{{dwte, GradMode::overwrite}, {}, dout, ids});
     const Values expected = to_values(be_, out), expected_dwte = to_values(be_, dwte);
     Values sum(expected.size());
@@ -75,7 +75,7 @@ TEST_P(PartsOfOps, embeddings_add_up_to_that_of_all_tokens) {
       const Tensor own_wte = be_.zeros(dtype_, {kRows, C});
       be_.copy(own_wte.slice(0, {count, C}), wte.slice(first * C, {count, C}));
       be_.run(IdsInPart{own_ids, ids, first, count, kRows});
-      be_.run(EmbeddingForward{out, own_ids, own_wte, first == 0 ? wpe : Tensor()});
+      be_.run(EmbeddingForward{out, own_ids, own_wte, first == 0 ? wpe : Tensor(), {}});
       const Values part = to_values(be_, out);
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
 

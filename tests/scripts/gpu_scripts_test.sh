@@ -32,10 +32,15 @@ case $name in
     hash=abc0; [[ $arguments != *--gpu-graph\ on* ]] || hash=${HASH:-abc0}
     echo '{"version": 1, "xxh3_128": "'"$hash"'"}' >"$directory/checkpoints/step_00000020/manifest.json"
     echo '{"step": 20, "loss": '"$loss"', "ms": {}}' >"$directory/metrics.jsonl" ;;
+  *_generate_*) echo 'Once there was' ;;
   *_bench_*)
     if [[ $arguments == *--ladder* ]]; then
       echo '{"ladder": "a ladder", "bound": 100, "unit": "GB/s", "bound_name": "copy", "reference": "fast",'
       echo ' "versions": [{"name": "plain", "us": 12.5, "rate": 40, "share": 0.4, "of_reference": 0.5, "error": 1e-7}]}'
+      exit
+    fi
+    if [[ $arguments == *--generate* ]]; then
+      echo '{"ms_per_token": {"median": 0.25}, "bandwidth_share": 0.3, "device_work": {"launches": 65, "graphs": 1}}'
       exit
     fi
     norm=2.5; [[ $arguments != *--grad-accumulation* ]] || norm=${NORM:-2.5001}
@@ -79,7 +84,8 @@ for line in "end of the page, f32: '</html>' and '</html>'" "loss beyond 2.31 el
   "gradient norm beyond 2.31 elements: '2.5' and '2.5001', at most 1e-4 of it apart" \
   "loss of stage 3, zero1: '4.25' and '4.25', at most 1e-4" "loss of stage 3, 2 ranks: '4.25' and '4.25'" \
   "bits with graphs and without: 'abc0' and 'abc0'" 'time plans ' 'bench bf16 b64 with plans ' 'bench bf16 b64 wgmma ' \
-  'bench tf32 b16 materialised attention ' 'bench bf16 b4 graphs on round 2 '; do
+  'bench tf32 b16 materialised attention ' 'bench bf16 b4 graphs on round 2 ' 'token bf16 graphs on round 2 ' \
+  'text with graphs and without: '; do
   said "^passed   $line"
 done
 said '^skipped  pytorch f32 b16 round 1: PyTorch is not installed'
@@ -104,7 +110,7 @@ tail -n 25 "$work/said" | grep -F '| tf32 | 16 | 1 | 20.00 | – | – | 1000 |'
 cp "$work/out/report.md" "$work/report"
 for text in '| pytorch f32 b16 round 1 | skipped | 0 s |' 'ncu.csv has no table' \
   '| f32 | 1.0e-07 | 2.0e-08 | 3.0e-06 | wte.weight | 1e-04 |' '| tf32 | 16 | 1 | 20.00 | – | – | 1000 | 25.0 % | 50 % | 1.0 |' \
-  '| bf16 | 4 | 1 | 20.00 | 20.00 | 1.000 |' '| tf32 b16 round 1 | 1.00 | 2.00 | 3.00 | 0.00 | 4.00 |' \
+  '| bf16 | 4 | 1 | 20.00 | 20.00 | 1.000 |' '| bf16 | on | 2 | 0.250 | 30 % | 65 | 1 |' '| tf32 b16 round 1 | 1.00 | 2.00 | 3.00 | 0.00 | 4.00 |' \
   'a ladder; bound: 100 GB/s, copy; reference: fast' '| plain | 12.5 | 40 | 40 % | 50 % | 1.0e-07 |'; do
   reported "$text"
 done

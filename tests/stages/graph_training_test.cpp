@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "common/model/kv_cache.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/device_memory_source.h"
 #include "stage2_cuda/device_objects.h"
@@ -180,6 +181,18 @@ TEST(GraphTraining, AWatchedStepChangesNoBit) {
     EXPECT_EQ(ops > 0, step == 2);
   }
   expect_same_arenas(with, without);
+}
+
+// A token that is launched as a graph has no op that would check it.
+TEST(TokenGraph, RefusesMoreTokensThanTheContext) {
+  SmallTraining run = training(true);
+  const std::int64_t context = run.model.config().block_size;
+  KvCache cache(*run.backend, run.model);
+  const std::vector<std::int32_t> token = {1};
+  for (std::int64_t i = 0; i < context; ++i) run.model.next_logits(*run.backend, token, cache);
+  EXPECT_NE(cache.token_pass().recorded, nullptr);
+  EXPECT_THROW(run.model.next_logits(*run.backend, token, cache), InternalError);
+  EXPECT_EQ(cache.size(), context);
 }
 
 }  // namespace

@@ -386,11 +386,57 @@ TEST_F(Stage2Emulated, RecordsNoGraphsOfWhatIsWatchedOpByOp) {
   for (const char* run : {"profile", "direct"}) EXPECT_EQ(hash_after(3, run), hash_after(3, "default"));
 }
 
-TEST_F(Stage2Emulated, RefusesGraphsOfStepsWhereNothingIsTrained) {
-  for (const char* graph : {"on", "auto", "off"}) {
-    expect_failure(run("bench", {"--generate", "--gpu-graph", graph}), 2,
-                   "--gpu-graph: cannot be combined with --generate");
+// A token is one graph, its position and its id are one copy, and its logits another.
+TEST_F(Stage2Emulated, ATokenIsOneGraphOfFiveKernelsALayer) {
+  const Arguments flags = {"--generate", "--n-layer", "12", "--n-embd", "32",          "--n-head",
+                           "2",          "--steps",   "1",  "--json",   "--precision", "bf16"};
+  for (const char* graph : {"auto", "off"}) {
+    const auto work = nlohmann::json::parse(
+        stage2("bench", with_flags(flags, {"--gpu-graph", graph})).output)["device_work"];
+    const bool recorded = graph == std::string("auto");
+    EXPECT_EQ(work["kernels"], 12 * 5 + 5)
+        << "embedding, last layernorm, head, the logits in f32, and the largest one";
+    EXPECT_EQ(work["launches"], work["kernels"]);
+    EXPECT_EQ(work["graphs"], recorded ? 1 : 0);
+    EXPECT_EQ(work["in_graphs"], recorded ? 12 * 5 + 4 : 0) << "all but the last";
+    EXPECT_EQ(work["copies"], 2);
+    EXPECT_EQ(work["allocations"], 0);
+    EXPECT_EQ(work["waits"], 1);
   }
+}
+
+// Its rows are those of the op that generation has for a token.
+TEST_F(Stage2Emulated, InspectsATextOfOneToken) {
+  stage0("train", small("run", {"--stop-after", "1"}));
+  const Arguments text = {"--model", "run", "--prompt", "t", "--json", "-"};
+  const auto read = [](const ProgramResult& result) { return nlohmann::json::parse(result.output)["lens"]; };
+  EXPECT_EQ(read(stage2("inspect", text)).size(), read(stage0("inspect", text)).size());
+}
+
+// The texts are longer than the context, so that the cache begins anew several times; the second one begins
+// with the recording of the first. A prompt of one token has no pass of several.
+TEST_F(Stage2Emulated, GeneratesTheSameTextWithAndWithoutGraphs) {
+  stage0("train", small("run"));
+  const auto written = [&](const std::vector<Arguments>& parts) {
+    Arguments text = {"--model", "run", "--max-new-tokens", "60", "--num-samples", "2"};
+    for (const Arguments& part : parts) text = with_flags(text, part);
+    return stage2("generate", text).output;
+  };
+  for (const Arguments& text :
+       std::vector<Arguments>{{"--prompt", "the"},
+                              {"--prompt", "t", "--top-k", "5", "--precision", "bf16"},
+                              {"--prompt", "the", "--top-k", "3", "--top-p", "0.9"}}) {
+    const std::string expected = written({text, {"--gpu-graph", "off"}});
+    EXPECT_EQ(written({text}), expected);
+    EXPECT_EQ(written({text, {"--gpu-graph", "on"}}), expected);
+    EXPECT_GT(expected.size(), 60u);
+  }
+  const Arguments greedy = {"--model",          "run", "--prompt",      "the",
+                            "--max-new-tokens", "14",  "--temperature", "0"};
+  EXPECT_EQ(stage2("generate", greedy).output, stage0("generate", greedy).output);
+  EXPECT_EQ(stage2("generate", with_flags(greedy, {"--no-fused"})).output, stage0("generate", greedy).output);
+  expect_failure(run("generate", with_flags(greedy, {"--gpu-graph", "on", "--profile", "p.json"})), 2,
+                 "--gpu-graph: on is not possible, because --profile times each op");
 }
 
 // The launches of a step depend on the number of layers, here that of GPT-2 124M, and on the size of the

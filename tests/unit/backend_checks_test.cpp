@@ -71,11 +71,11 @@ const Call kDataCalls[] = {
     {"add", "another size", RUN(Add{t.x, t.x, t.w})},
     {"add", "another dtype", RUN(Add{t.x, t.x, t.f64})},
     {"add", "integers", RUN(Add{t.ids, t.ids, t.ids})},
-    {"embedding_forward", "ids that are no integers", RUN(EmbeddingForward{t.x, t.mean, t.wte, t.wpe})},
-    {"embedding_forward", "flat ids", RUN(EmbeddingForward{t.x, t.ids.view({6}), t.wte, t.wpe})},
+    {"embedding_forward", "ids that are no integers", RUN(EmbeddingForward{t.x, t.mean, t.wte, t.wpe, {}})},
+    {"embedding_forward", "flat ids", RUN(EmbeddingForward{t.x, t.ids.view({6}), t.wte, t.wpe, {}})},
     {"embedding_forward", "fewer positions than tokens",
-     RUN(EmbeddingForward{t.x, t.ids, t.wte, t.wpe.slice(0, {2, kC})})},
-    {"embedding_forward", "channels that differ", RUN(EmbeddingForward{t.out, t.ids, t.wte, t.wpe})},
+     RUN(EmbeddingForward{t.x, t.ids, t.wte, t.wpe.slice(0, {2, kC}), {}})},
+    {"embedding_forward", "channels that differ", RUN(EmbeddingForward{t.out, t.ids, t.wte, t.wpe, {}})},
     {"embedding_backward", "a gradient of other channels",
      RUN(EmbeddingBackward{into(t.wte), into(t.wpe), t.out, t.ids})},
     {"embedding_backward", "fewer positions than tokens",
@@ -204,13 +204,13 @@ TEST_F(BackendChecks, name_the_shape_that_attention_wants) {
     }
   };
   expect_named([&] { backend_->run(AttentionForward{out, f32({kB, 1, kT}), qkv, 1, 1, {}}); });
-  expect_named([&] { backend_->run(CachedAttentionForward{out, f32({kB, kT, 2}), qkv, 1, 1, 0}); });
+  expect_named([&] { backend_->run(CachedAttentionForward{out, f32({kB, kT, 2}), qkv, 1, 1, 0, {}}); });
 }
 
 TEST_F(BackendChecks, let_right_calls_pass) {
   Backend& be = *backend_;
   const Tensors& t = tensors_;
-  EXPECT_NO_THROW(be.run(EmbeddingForward{t.x, t.ids, t.wte, t.wpe}));
+  EXPECT_NO_THROW(be.run(EmbeddingForward{t.x, t.ids, t.wte, t.wpe, {}}));
   EXPECT_NO_THROW(be.run(LinearForward{t.out, t.x, t.w, t.bias}));
   EXPECT_NO_THROW(be.run(LinearForward{t.out.view({6, kO}), t.x, t.w, t.none}));
   EXPECT_NO_THROW(be.run(LinearBackward{{}, into(t.w), {}, t.out, t.x, t.w}));

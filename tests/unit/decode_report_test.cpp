@@ -19,6 +19,7 @@ DecodeReport made_decode_report() {
   report.peak_bytes = 3 << 19;
   report.bytes_per_token = 4e6;
   report.memory_bytes_per_second = 2e9;
+  report.device_work = DeviceWork{.kernels = 88, .copies = 2, .waits = 1, .graphs = 1, .in_graphs = 88};
   return report;
 }
 
@@ -39,6 +40,17 @@ TEST(DecodeReport, has_each_figure_once_as_json) {
   "memory_gbytes_per_second": 2.0,
   "bandwidth_share": 0.25,
   "peak_memory_bytes": 1572864,
+  "device_work": {
+    "launches": 88,
+    "kernels": 88,
+    "products": 0,
+    "fills": 0,
+    "copies": 2,
+    "allocations": 0,
+    "waits": 1,
+    "graphs": 1,
+    "in_graphs": 88
+  },
   "busy": null
 })");
 }
@@ -52,6 +64,9 @@ a machine
 token     8.00 ms (median of 3; 4.00 to 20.00), 125.0 tokens/s
 reads     4.0 MB a token: 0.5 GB/s, 25 % of the 2.0 GB/s that memory gives
 memory    1.5 MiB
+launches            88      in a token: 88 kernels, 0 products of the library, 0 fills; 2 copies
+graphs               1      launched in a token, with 88 of these launches in them
+waits                1      of the host for the device in a token; 0 allocations of device memory
 )");
 }
 

@@ -11,9 +11,11 @@
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/layernorm.h"
 #include "common/autograd/ops/linear.h"
+#include "common/autograd/ops/norm_linear.h"
 #include "common/backend/ops/activation.h"
 #include "common/backend/ops/adamw.h"
 #include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/largest_logits.h"
 #include "common/backend/ops/sums.h"
 #include "common/backend/planning_backend.h"
 #include "common/base/error.h"
@@ -65,8 +67,12 @@ const Op kOps[] = {
      {{"out", DType::i32, {kB, kT}}, {"in", DType::i32, {kB, kT}}},
      RUN(IdsInPart{t[0], t[1], 0, kVocabulary, kVocabulary})},
     {"embedding_forward",
-     {f32("out", kX), kIds, f32("wte", {kPadded, kC}), {"wpe", DType::f32, {kT, kC}, true}},
-     RUN(EmbeddingForward{t[0], t[1], t[2], t[3]})},
+     {f32("out", kX),
+      kIds,
+      f32("wte", {kPadded, kC}),
+      {"wpe", DType::f32, {kT, kC}, true},
+      {"position", DType::i32, {1}, true}},
+     RUN(EmbeddingForward{t[0], t[1], t[2], t[3], t[4]})},
     {"embedding_backward",
      {f32("dwte", {kPadded, kC}), f32("dwpe", {kT, kC}), f32("dout", kX), kIds},
      RUN(EmbeddingBackward{into(t[0]), into(t[1]), t[2], t[3]})},
@@ -109,8 +115,18 @@ const Op kOps[] = {
      {f32("dqkv", kQkv), f32("dout", kX), f32("out", kX), kLse, f32("qkv", kQkv)},
      RUN(AttentionBackward{into(t[0]), t[1], t[2], t[3], t[4], kHeads, 1, {}})},
     {"cached_attention_forward",
-     {f32("out", kX), f32("cache", {kB, 10, 2 * kC}), f32("qkv", kQkv)},
-     RUN(CachedAttentionForward{t[0], t[1], t[2], kHeads, 1, 7})},
+     {f32("out", kX), f32("cache", {kB, 10, 2 * kC}), f32("qkv", kQkv), {"position", DType::i32, {1}, true}},
+     RUN(CachedAttentionForward{t[0], t[1], t[2], kHeads, 1, 7, t[3]})},
+    {"norm_linear_forward",
+     {f32("out", kOut),
+      f32("sum", kX),
+      f32("x", kX),
+      {"residual", DType::f32, kX, true},
+      f32("layernorm's weight", {kC}),
+      f32("layernorm's bias", {kC}),
+      f32("weight", kW),
+      {"bias", DType::f32, {kO}, true}},
+     RUN(NormLinearForward{t[0], t[1], t[2], t[3], t[4], t[5], 1e-5, t[6], t[7], Activation::relu})},
     {"dropout_forward", {f32("out", kX), f32("x", kX)}, RUN(DropoutForward{t[0], t[1], {}})},
     {"dropout_backward", {f32("dx", kX), f32("dout", kX)}, RUN(DropoutBackward{into(t[0]), t[1], {}})},
     {"cross_entropy_forward",
@@ -132,6 +148,9 @@ const Op kOps[] = {
     {"count_correct",
      {{"count", DType::i32, {1}}, kAnyLogits, kTargets},
      RUN(CountCorrect{t[0], t[1], t[2], kVocabulary})},
+    {"largest_logits",
+     {f32("values", {3}), {"ids", DType::i32, {3}}, {.name = "logits", .shape = {9}, .any_width = true}},
+     RUN(LargestLogits{t[0], t[1], t[2]})},
     {"squared_norm", {{"out", DType::f64, {1}}, kAnyX}, RUN(SquaredNorm{t[0], t[1]})},
     {"sum",
      {{"out", DType::f64, {1}}, {.name = "x", .dtype = DType::f64, .shape = {5}, .any_width = true}},
@@ -228,7 +247,7 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
   const Tensor out = be.allocate(DType::f32, kX), qkv = be.allocate(DType::f32, kQkv),
                cache = be.allocate(DType::f32, {kB, 10, 2 * kC});
   const auto cached = [&](int heads, std::int64_t first) {
-    return internal_error([&] { be.run(CachedAttentionForward{out, cache, qkv, heads, 1, first}); });
+    return internal_error([&] { be.run(CachedAttentionForward{out, cache, qkv, heads, 1, first, {}}); });
   };
   EXPECT_EQ(cached(kHeads, 0), "");
   EXPECT_EQ(cached(kHeads, 7), "");
@@ -250,7 +269,7 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
               }),
               "attention_forward: expected a positive scale");
     EXPECT_EQ(internal_error([&] {
-                be.run(CachedAttentionForward{out, cache, qkv, kHeads, scale, 0});
+                be.run(CachedAttentionForward{out, cache, qkv, kHeads, scale, 0, {}});
               }),
               "cached_attention_forward: expected a positive scale");
   }

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <ranges>
 
 #include "common/random/philox.h"
 #include "tests/support/tensors.h"
@@ -83,6 +85,36 @@ TEST(Sampler, HasTheProbabilitiesOfItsDefinition) {
     }
     EXPECT_NEAR(sum, 1, 1e-12);
   }
+}
+
+// Bit by bit, so that a text does not depend on where the logits were sorted.
+TEST(Sampler, NeedsOnlyTheLogitsThatDecide) {
+  const std::vector<float> logits = some_logits();
+  std::vector<std::int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::ranges::stable_sort(ids, std::greater(), [&](std::int32_t id) { return logits[id]; });
+  int few = 0;
+  for (const SamplingConfig& config : {SamplingConfig{.temperature = 0},
+                                       {.top_k = 1},
+                                       {.top_k = 5},
+                                       {.temperature = 0.7, .top_k = 9, .top_p = 0.8},
+                                       {.repetition_penalty = 1.1, .temperature = 0},
+                                       {.top_p = 0.5},
+                                       {}}) {
+    const std::int64_t k = deciding_logits(config);
+    if (k == 0) continue;
+    ++few;
+    std::vector<float> largest;
+    for (const std::int32_t id : ids | std::views::take(k)) largest.push_back(logits[id]);
+    const auto got = candidates_of_largest(largest, std::span(ids).first(largest.size()), config),
+               expected = candidates(logits, kSeen, config);
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].id, expected[i].id);
+      EXPECT_EQ(got[i].probability, expected[i].probability);
+    }
+  }
+  EXPECT_EQ(few, 4);
 }
 
 TEST(Sampler, AFilterThatKeepsAllTokensChangesNoDraw) {

@@ -8,9 +8,11 @@
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/layernorm.h"
 #include "common/autograd/ops/linear.h"
+#include "common/autograd/ops/norm_linear.h"
 #include "common/backend/ops/activation.h"
 #include "common/backend/ops/adamw.h"
 #include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/largest_logits.h"
 #include "common/backend/ops/sums.h"
 #include "common/backend/profiler.h"
 #include "common/model/gpt2.h"
@@ -109,7 +111,7 @@ TEST_F(WorkOfOps, attention_is_causal) {
 TEST_F(WorkOfOps, cached_attention_reads_the_tokens_before) {
   constexpr double kPairs = 2 * 2 * (6 + 7 + 8), kHeadSize = 2;
   const Tensor cache = t_.f32({2, 10, 8});
-  expect(CachedAttentionForward{t_.x, cache, t_.qkv, 2, 1, 5}, kPairs * (4 * kHeadSize + 5) + 24,
+  expect(CachedAttentionForward{t_.x, cache, t_.qkv, 2, 1, 5, {}}, kPairs * (4 * kHeadSize + 5) + 24,
          72 + 24 + 2 * 8 * 8);
 }
 
@@ -117,7 +119,7 @@ TEST_F(WorkOfOps, bf16_is_half_as_many_bytes) {
   const Tensor w = be_.zeros(DType::bf16, {5, 4}), wte = be_.zeros(DType::bf16, {8, 4});
   expect(Cast{w, t_.w}, 20, 20 + 10);
   expect(LinearForward{t_.out, t_.x, w, Tensor()}, 2 * 6 * 4 * 5, 30 + 24 + 10);
-  expect(EmbeddingForward{t_.x, t_.ids, wte, t_.wpe}, 24, 6 + 24 + 12 + 12);
+  expect(EmbeddingForward{t_.x, t_.ids, wte, t_.wpe, {}}, 24, 6 + 24 + 12 + 12);
 }
 
 TEST_F(WorkOfOps, counting_reads_the_real_logits) {
@@ -125,8 +127,13 @@ TEST_F(WorkOfOps, counting_reads_the_real_logits) {
   expect(CountCorrect{n, t_.logits, t_.targets, 6}, 36, 36 + 6 + 1);
 }
 
+TEST_F(WorkOfOps, the_largest_logits_are_among_all) {
+  const Tensor ids = be_.zeros(DType::i32, {2});
+  expect(LargestLogits{t_.f32({2}), ids, t_.f32({40})}, 40, 2 + 2 + 40);
+}
+
 TEST_F(WorkOfOps, embeddings_read_the_rows_that_are_looked_up) {
-  expect(EmbeddingForward{t_.x, t_.ids, t_.wte, t_.wpe}, 24, 6 + 24 + 12 + 24);
+  expect(EmbeddingForward{t_.x, t_.ids, t_.wte, t_.wpe, {}}, 24, 6 + 24 + 12 + 24);
   expect(EmbeddingBackward{overwrite(t_.wte), overwrite(t_.wpe), t_.x, t_.ids}, 2 * 24, 6 + 24 + 32 + 28);
   expect(EmbeddingBackward{accumulate(t_.wte), accumulate(t_.wpe), t_.x, t_.ids}, 2 * 24,
          6 + 24 + 2 * 24 + 2 * 12);
@@ -140,6 +147,21 @@ TEST_F(WorkOfOps, layernorms_keep_mean_and_deviation) {
   expect(LayernormBackward{overwrite(t_.z), overwrite(t_.gain), overwrite(t_.shift), t_.y, t_.x, t_.gain,
                            t_.mean, t_.rstd},
          13 * 24, 24 + 24 + 4 + 6 + 6 + 24 + 4 + 4);
+}
+
+// Not run: on a processor it is the ops that it combines.
+TEST_F(WorkOfOps, a_norm_within_a_linear_layer_is_not_written) {
+  const Tensor none;
+  const Work added = NormLinearForward{t_.out,   t_.z, t_.x, t_.x, t_.gain,
+                                       t_.shift, 1e-5, t_.w, none, Activation::relu}
+                         .work(),
+             alone = NormLinearForward{t_.out,   none, t_.x, none, t_.gain,
+                                       t_.shift, 1e-5, t_.w, none, Activation::none}
+                         .work();
+  EXPECT_EQ(added.flops, 9 * 24 + 2 * 6 * 4 * 5 + 30);
+  EXPECT_EQ(added.bytes, 4 * (30 + 24 + 20 + 24 + 24 + 4 + 4));
+  EXPECT_EQ(alone.flops, 8 * 24 + 2 * 6 * 4 * 5);
+  EXPECT_EQ(alone.bytes, 4 * (30 + 24 + 20 + 4 + 4));
 }
 
 TEST_F(WorkOfOps, elementwise_ops_read_and_write_each_element) {

@@ -5,6 +5,7 @@
 
 #include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
+#include "tools/bench/device_report.h"
 #include "tools/bench/memory_read.h"
 
 namespace stagegpt {
@@ -24,13 +25,6 @@ std::vector<Profiler::Entry> profile_step(Backend& backend, Trainer& trainer) {
   Profiler profiler(backend);
   trainer.step();
   return profiler.entries();
-}
-
-// What one step asked of the device, if the backend has one.
-std::optional<DeviceWork> difference(const std::optional<DeviceWork>& end,
-                                     const std::optional<DeviceWork>& begin) {
-  if (!end || !begin) return std::nullopt;
-  return *end - *begin;
 }
 
 // Number of profiled steps before the i-th of `steps` timed ones, if `profiled` steps are spread evenly.

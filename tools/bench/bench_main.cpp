@@ -185,8 +185,8 @@ int bench_main(Stage& stage, int argc, char** argv) {
   command_line.version(built_version());
   flags.add(command_line);
   stage.add_flags(command_line);
-  std::vector<std::string> training_flags = stage.add_training_flags(command_line);
-  for (std::string& flag : stage.add_grid_flags(command_line)) training_flags.push_back(std::move(flag));
+  stage.add_repeated_work_flags(command_line);
+  const std::vector<std::string> grid_flags = stage.add_grid_flags(command_line);
   stage.add_bench_flags(command_line);
   Gpt2Config config;
   std::int64_t T = 0;
@@ -200,7 +200,7 @@ int bench_main(Stage& stage, int argc, char** argv) {
     if (!flags.generate && flags.weights.name() != "f32")
       user_error("--weights: expected f32 for a training step, not '", flags.weights.name(),
                  "', which is for --generate");
-    for (const std::string& flag : training_flags) {
+    for (const std::string& flag : grid_flags) {
       if (flags.generate && command_line.is_given(flag))
         user_error(flag, ": cannot be combined with --generate, which does no training step");
     }

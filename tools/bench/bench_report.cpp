@@ -4,6 +4,7 @@
 
 #include "common/base/grouped.h"
 #include "common/base/json.h"
+#include "tools/bench/device_report.h"
 
 namespace stagegpt {
 namespace {
@@ -61,31 +62,6 @@ Json machine_json(const Figures& figures, const BenchReport& report) {
   return {{"multiply_add_gflops", figures.multiply_add_gflops},
           {"share_of_multiply_adds", figures.multiply_add_share},
           {"read_gbytes_per_second", figures.read_gbytes}};
-}
-
-Json device_work_json(const std::optional<DeviceWork>& work) {
-  if (!work) return nullptr;
-  return {{"launches", work->launches()}, {"kernels", work->kernels}, {"products", work->products},
-          {"fills", work->fills},         {"copies", work->copies},   {"allocations", work->allocations},
-          {"waits", work->waits},         {"graphs", work->graphs},   {"in_graphs", work->in_graphs}};
-}
-
-void print_device_work(const DeviceWork& work) {
-  std::printf(
-      "launches    %10lld      in a step: %lld kernels, %lld products of the library, %lld fills; %lld "
-      "copies\n",
-      static_cast<long long>(work.launches()), static_cast<long long>(work.kernels),
-      static_cast<long long>(work.products), static_cast<long long>(work.fills),
-      static_cast<long long>(work.copies));
-  if (work.graphs > 0) {
-    std::printf(
-        "graphs      %10lld      launched in a step, with %lld of these launches in them; backward contains "
-        "forward\n",
-        static_cast<long long>(work.graphs), static_cast<long long>(work.in_graphs));
-  }
-  std::printf(
-      "waits       %10lld      of the host for the device in a step; %lld allocations of device memory\n",
-      static_cast<long long>(work.waits), static_cast<long long>(work.allocations));
 }
 
 void print_phases(const PhaseSeconds& seconds) {
@@ -180,7 +156,7 @@ void print_bench_table(const BenchSubject& subject, const BenchReport& report) {
                 report.reduction_ms.median(),
                 grouped(static_cast<double>(report.bytes_reduced) / (1 << 20), 1).c_str());
   }
-  if (report.device_work) print_device_work(*report.device_work);
+  if (report.device_work) print_device_work(*report.device_work, "a step", "; backward contains forward");
   if (report.load) {
     std::printf("others      %10.1f %%    of %d cores, used by other programs meanwhile%s\n",
                 100 * report.load->others_share, report.load->cores,

@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <span>
 
+#include "common/backend/ops/largest_logits.h"
 #include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/base/seconds_since.h"
 #include "common/model/kv_cache.h"
+#include "tools/bench/device_report.h"
 #include "tools/bench/memory_read.h"
 
 namespace stagegpt {
@@ -41,10 +43,10 @@ class Decoder {
     const Gpt2Config& config = model_.config();
     if (cache_.size() == config.block_size) cache_.clear();
     const auto start = std::chrono::steady_clock::now();
-    const Tensor ids = to_device<std::int32_t>(backend_, {1, 1}, std::span(&token_, 1));
-    const Tensor logits = model_.next_logits(backend_, ids, cache_);  // (1,1,Vp)
-    const auto row = to_host<float>(backend_, logits.slice(0, {config.vocab_size}));
-    token_ = static_cast<std::int32_t>(std::ranges::max_element(row) - row.begin());
+    const Tensor logits = model_.next_logits(backend_, std::span(&token_, 1), cache_);  // (1,1,Vp)
+    const Tensor largest = backend_.allocate(DType::f32, {1}), id = backend_.allocate(DType::i32, {1});
+    backend_.run(LargestLogits{largest, id, logits.slice(0, {config.vocab_size})});
+    token_ = to_host<std::int32_t>(backend_, id).front();
     return seconds_since(start);
   }
 
@@ -61,14 +63,22 @@ DecodeReport bench_decoding(Backend& backend, const LanguageModel& model, const 
                             const BenchProgress& progress) {
   constexpr std::int64_t kTokensPerRead = 4;
   Decoder decoder(backend, model);
-  for (std::int64_t i = 0; i < std::max<std::int64_t>(1, config.warmup); ++i) decoder.timed_token();
+  const auto write = [&](std::int64_t tokens) {
+    for (std::int64_t i = 0; i < tokens; ++i) decoder.timed_token();
+  };
+  write(1);
   DecodeReport report;
   report.peak_bytes = backend.memory_stats().peak_bytes_in_use;
   MemoryRead memory(backend);
+  write(std::max<std::int64_t>(1, config.warmup) - 1);  // tokens are recorded beside this memory
   Samples read_ms;
   double context = 0;
   for (std::int64_t i = 0; i < config.tokens; ++i) {
-    profiled(config.profile, i + 1, [&] { report.token_ms.add(1e3 * decoder.timed_token()); });
+    profiled(config.profile, i + 1, [&] {
+      const std::optional<DeviceWork> before = backend.device_work();
+      report.token_ms.add(1e3 * decoder.timed_token());
+      report.device_work = difference(backend.device_work(), before);
+    });
     context += decoder.context();
     if (i % kTokensPerRead == 0) read_ms.add(1e3 * memory.timed_pass());
     progress(i + 1, config.tokens);
@@ -96,6 +106,7 @@ Json decode_json(const DecodeSubject& subject, const DecodeReport& report) {
           {"memory_gbytes_per_second", report.memory_bytes_per_second / 1e9},
           {"bandwidth_share", report.bandwidth_share()},
           {"peak_memory_bytes", report.peak_bytes},
+          {"device_work", device_work_json(report.device_work)},
           {"busy", busy_json(report.load)}};
 }
 
@@ -109,6 +120,7 @@ void print_decode_table(const DecodeSubject& subject, const DecodeReport& report
               report.bytes_per_token / 1e6, report.bytes_per_second() / 1e9, 100 * report.bandwidth_share(),
               report.memory_bytes_per_second / 1e9);
   std::printf("memory    %s MiB\n", grouped(static_cast<double>(report.peak_bytes) / (1 << 20), 1).c_str());
+  if (report.device_work) print_device_work(*report.device_work, "a token");
 }
 
 }  // namespace stagegpt

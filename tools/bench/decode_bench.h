@@ -17,10 +17,11 @@ struct DecodeBenchConfig {
 
 struct DecodeReport {
   Samples token_ms;
-  std::size_t peak_bytes = 0;          // peak memory, without the tensor that measures the memory bandwidth
-  double bytes_per_token = 0;          // mean bytes read: all weights, and keys and values of earlier tokens
-  std::optional<MachineLoad> load;     // of the busiest host
-  double memory_bytes_per_second = 0;  // median over reads of a large tensor, between tokens
+  std::size_t peak_bytes = 0;       // peak memory, without the tensor that measures the memory bandwidth
+  double bytes_per_token = 0;       // mean bytes read: all weights, and keys and values of earlier tokens
+  std::optional<MachineLoad> load;  // of the busiest host
+  std::optional<DeviceWork> device_work;  // in the last timed token
+  double memory_bytes_per_second = 0;     // median over reads of a large tensor, between tokens
 
   double bytes_per_second() const { return 1e3 * bytes_per_token / token_ms.median(); }
   // Share of the memory bandwidth.

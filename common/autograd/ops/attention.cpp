@@ -16,11 +16,12 @@ Var attention(Tape& tape, Var qkv, int n_head, double scale, const Dropout& drop
   });
 }
 
-Var cached_attention(Tape& tape, Var qkv, const Tensor& cache, int n_head, double scale, std::int64_t first) {
+Var cached_attention(Tape& tape, Var qkv, const Tensor& cache, int n_head, double scale, std::int64_t first,
+                     const Tensor& position) {
   Backend& be = tape.backend();
   const Shape& s = qkv.value().shape();
   Tensor out = be.allocate(qkv.value().dtype(), {s[0], s[1], s[2] / 3});  // (B,T,C)
-  be.run(CachedAttentionForward{out, cache, qkv.value(), n_head, scale, first});
+  be.run(CachedAttentionForward{out, cache, qkv.value(), n_head, scale, first, position});
   return tape.record("cached_attention", {qkv}, out,
                      [](const Tensor&, Grads) { check(false, "cached attention: has no backward"); });
 }
@@ -82,6 +83,7 @@ void CachedAttentionForward::check(const Checks& checks) const {
   const std::int64_t P = cache.shape()[1];
   checks.shape(cache, qkv.dtype(), {B, P, 2 * C}, "cache");
   checks.that(first >= 0 && first + T <= P, "room for the new tokens in the cache");
+  if (position.defined()) checks.shape(position, DType::i32, {1}, "position");
   checks.shape(out, qkv.dtype(), {B, T, C}, "out");
 }
 

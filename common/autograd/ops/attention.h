@@ -39,13 +39,15 @@ struct AttentionBackward {
 // Attention for inference, without dropout and with a cache of keys and values. The T new tokens of each
 // sequence have the indices first … first + T - 1; each attends to all tokens up to itself. Row t of cache
 // (B,P,2C) holds the key and the value of token t: rows before `first` are read, rows of the new tokens are
-// written. qkv (B,T,3C), out (B,T,C), first + T <= P.
+// written. qkv (B,T,3C), out (B,T,C), first + T <= P. `first` is also in position i32 (1), if that is
+// defined: repeated work (Backend::repeat()) reads it there.
 struct CachedAttentionForward {
   static constexpr const char* kName = "cached_attention_forward";
   const Tensor &out, &cache, &qkv;
   int n_head;
   double scale;
   std::int64_t first;
+  const Tensor& position;
 
   void check(const Checks& checks) const;
   Work work() const;
@@ -60,7 +62,8 @@ inline constexpr std::string_view kAttention = "attention";
 Var attention(Tape& tape, Var qkv, int n_head, double scale, const Dropout& dropout = {});
 
 // For inference: attention of T new tokens, the first of which has index `first`, with a cache of keys and
-// values (B,P,2C), to which those of the new tokens are added: qkv (B,T,3C) -> (B,T,C).
-Var cached_attention(Tape& tape, Var qkv, const Tensor& cache, int n_head, double scale, std::int64_t first);
+// values (B,P,2C), to which those of the new tokens are added: qkv (B,T,3C) -> (B,T,C). `position`: as above.
+Var cached_attention(Tape& tape, Var qkv, const Tensor& cache, int n_head, double scale, std::int64_t first,
+                     const Tensor& position);
 
 }  // namespace stagegpt

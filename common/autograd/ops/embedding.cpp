@@ -5,12 +5,12 @@
 
 namespace stagegpt {
 
-Var embedding(Tape& tape, const Tensor& ids, Var wte, Var wpe) {
+Var embedding(Tape& tape, const Tensor& ids, Var wte, Var wpe, const Tensor& first) {
   Backend& be = tape.backend();
   const Shape& bt = ids.shape();
   const Tensor& like = wpe.value().defined() ? wpe.value() : wte.value();
   Tensor out = be.allocate(like.dtype(), {bt[0], bt[1], like.shape()[1]});  // (B,T,C)
-  be.run(EmbeddingForward{out, ids, wte.value(), wpe.value()});
+  be.run(EmbeddingForward{out, ids, wte.value(), wpe.value(), first});
   return tape.record(kEmbedding, {wte, wpe}, out, [=, &be](const Tensor& dout, Grads g) {
     be.run(EmbeddingBackward{g[0], g[1], dout, ids});
   });
@@ -40,6 +40,7 @@ void EmbeddingForward::check(const Checks& checks) const {
     checks.shape(wpe, out.dtype(), {wpe.shape()[0], C}, "wpe");
     checks.that(wpe.shape()[0] >= T, "at least T positions of C channels");
   }
+  if (position.defined()) checks.shape(position, DType::i32, {1}, "position");
 }
 
 Work EmbeddingForward::work() const {

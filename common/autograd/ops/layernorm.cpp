@@ -1,5 +1,8 @@
 #include "common/autograd/ops/layernorm.h"
 
+#include <tuple>
+#include <utility>
+
 #include "common/backend/op_work.h"
 #include "common/backend/ops/elementwise.h"
 
@@ -49,6 +52,13 @@ std::pair<Var, Var> residual_layernorm(Tape& tape, Var x, Var residual, Var w, V
                     g.give(1, dsum);
                   });
   return {outs[0], outs[1]};
+}
+
+Var add_and_normalise(Tape& tape, Var& x, Var& residual, const Var& w, const Var& bias, double eps) {
+  if (!residual.value().defined()) return layernorm(tape, x, w, bias, eps);
+  Var norm;
+  std::tie(x, norm) = residual_layernorm(tape, x, std::exchange(residual, Var()), w, bias, eps);
+  return norm;
 }
 
 namespace {

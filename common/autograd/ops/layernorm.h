@@ -53,4 +53,7 @@ Var layernorm(Tape& tape, Var x, Var w, Var bias, double eps);
 // x + residual (…,C) and its layernorm (…,C).
 std::pair<Var, Var> residual_layernorm(Tape& tape, Var x, Var residual, Var w, Var bias, double eps);
 
+// Adds `residual` to x, unless it is an empty Var, and makes it one. Returns the layernorm of x (…,C).
+Var add_and_normalise(Tape& tape, Var& x, Var& residual, const Var& w, const Var& bias, double eps);
+
 }  // namespace stagegpt
