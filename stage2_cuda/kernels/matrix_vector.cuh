@@ -18,7 +18,7 @@ namespace stagegpt::gpu {
 
 inline constexpr int kRowWarps = 8, kRowThreads = kRowWarps * kWarp;  // of a block
 inline constexpr int kAhead = 4;
-inline constexpr int kRowBlocks = 4;               // on a multiprocessor
+inline constexpr int kRowBlocks = 3;               // on a multiprocessor, for 72 registers of a thread
 inline constexpr std::int64_t kLongestRow = 8192;  // as floats in the shared memory of a block
 
 // How rows of w are divided among warps.
