@@ -258,7 +258,6 @@ template <class Run>
 void with_head_size(std::int64_t HS, const Run& run) {
   if (HS <= 32) return run(std::integral_constant<int, 32>());
   if (HS <= 64) return run(std::integral_constant<int, 64>());
-  if (HS <= 96) return run(std::integral_constant<int, 96>());
   check(HS <= kFlashHeadSize, "flash attention: heads of ", HS, " channels");
   return run(std::integral_constant<int, 128>());
 }
