@@ -154,25 +154,5 @@ TEST(BatchStream, GivesOneSubBatchOfAllMicroStepsThenTheNext) {
   }
 }
 
-TEST(StepDivision, RefusesABatchThatDoesNotDivideAndNamesThoseThatWould) {
-  const auto message = [&](std::int64_t batch_size, int ranks, bool reproducible) {
-    try {
-      divide_step(batch_size, 1, 0, ranks, reproducible ? 8 : 0);
-    } catch (const UserError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  EXPECT_EQ(message(10, 4, false),
-            "--batch-size: 10 is not divisible by the number of ranks, 4; use 8 or 12");
-  EXPECT_EQ(message(3, 4, false), "--batch-size: 3 is not divisible by the number of ranks, 4; use 4");
-  EXPECT_EQ(message(8, 4, false), "");
-  EXPECT_EQ(message(12, 4, true),
-            "--batch-size: 12 is not divisible by the 8 sub-batches of --reproducible; use 8 or 16");
-  EXPECT_EQ(message(24, 3, true), "--reproducible: expected 1, 2, 4 or 8 ranks, not 3");
-  EXPECT_EQ(message(24, 16, true), "--reproducible: expected 1, 2, 4 or 8 ranks, not 16");
-  for (const int ranks : {1, 2, 4, 8}) EXPECT_EQ(message(24, ranks, true), "");
-}
-
 }  // namespace
 }  // namespace stagegpt

@@ -5,6 +5,7 @@
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -37,12 +38,8 @@ TEST(LlmcTokenizer, WordsOfOneCharacterStayWords) {
 class LlmcTokenizerRefuses : public testing::Test {
  protected:
   void refuse(const std::string& bytes, const std::string& says) const {
-    try {
-      load_tokenizer(directory.write("tokenizer.bin", bytes), "--tokenizer-path");
-      ADD_FAILURE() << "accepted, expected: " << says;
-    } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
+    expect_refusal([&] { load_tokenizer(directory.write("tokenizer.bin", bytes), "--tokenizer-path"); },
+                   says);
   }
   // The file of a small BPE tokenizer with one number of the header replaced.
   std::string with_header(std::size_t index, std::int32_t value) const {

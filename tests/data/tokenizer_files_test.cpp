@@ -11,6 +11,7 @@
 #include "common/data/tokenizers/tokenizer_json.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -92,12 +93,7 @@ class Gpt2Files : public testing::Test {
     return load_tokenizer(directory.path(), "--tokenizer-path");
   }
   void expect_refused(const std::string& says) const {
-    try {
-      load();
-      ADD_FAILURE() << "accepted, expected: " << says;
-    } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
+    expect_refusal([&] { load(); }, says);
   }
 
   ScratchDirectory directory;
@@ -216,12 +212,7 @@ TEST_F(Gpt2Files, RefuseAMergeThatIsThereTwice) {
 TEST_F(Gpt2Files, RefuseKeysThatAreThereTwice) {
   load();
   directory.write("encoder.json", R"({"!": 0, )" + vocabulary.dump().substr(1));
-  try {
-    load_tokenizer(directory.path(), "--tokenizer-path");
-    ADD_FAILURE();
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("the key '!' occurs twice"), std::string::npos) << error.what();
-  }
+  expect_refusal([&] { load_tokenizer(directory.path(), "--tokenizer-path"); }, "the key '!' occurs twice");
 }
 
 TEST_F(Gpt2Files, RefuseMalformedJson) {
@@ -236,24 +227,13 @@ TEST_F(Gpt2Files, RefuseMalformedJson) {
 TEST_F(Gpt2Files, RefuseAMissingPart) {
   load();
   std::filesystem::remove(directory.path() / "vocab.bpe");
-  try {
-    load_tokenizer(directory.path(), "--tokenizer-path");
-    ADD_FAILURE();
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("scripts/download_gpt2.sh"), std::string::npos) << error.what();
-  }
+  expect_refusal([&] { load_tokenizer(directory.path(), "--tokenizer-path"); }, "scripts/download_gpt2.sh");
 }
 
 TEST(TokenizerPath, ThatIsMissingNamesTheScript) {
   const ScratchDirectory directory;
   for (const std::filesystem::path& path : {directory.path(), directory.path() / "nothing"}) {
-    try {
-      load_tokenizer(path, "--tokenizer-path");
-      ADD_FAILURE();
-    } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find("scripts/download_gpt2.sh"), std::string::npos)
-          << error.what();
-    }
+    expect_refusal([&] { load_tokenizer(path, "--tokenizer-path"); }, "scripts/download_gpt2.sh");
   }
 }
 
@@ -273,12 +253,7 @@ TEST_P(TokenizerJsonRefuses, With) {
   nlohmann::json json = nlohmann::json::parse(read_bytes(path));
   GetParam().make(json);
   directory.write("tokenizer.json", json.dump());
-  try {
-    load_tokenizer(path, "--tokenizer-path");
-    ADD_FAILURE() << "accepted";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find(GetParam().says), std::string::npos) << error.what();
-  }
+  expect_refusal([&] { load_tokenizer(path, "--tokenizer-path"); }, GetParam().says);
 }
 
 const Defect kDefects[] = {
