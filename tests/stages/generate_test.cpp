@@ -216,9 +216,6 @@ TEST_F(Generate, RefusesWhatItCannotUse) {
   expect_refused({"--temperature", "1e-300"}, "0 to 1000 that f32 can hold (1.17549e-38 to 3.40282e+38)");
   expect_refused({"--tokenizer-path", "text.txt"}, "--tokenizer-path");
   expect_refused({"--prompt", "THE"}, "--prompt");  // the text had no capitals
-  expect_refused({"--keep-context"}, "--keep-context: is for --interactive\n");
-  expect_refused({"--interactive", "--keep-context", "--num-samples", "2"},
-                 "--num-samples: expected 1 with --keep-context, got 2\n");
   expect_refused({"--interactive", "--json"}, "--json: cannot be combined with --interactive");
   const auto without = [&](const Arguments& arguments) {
     return run_program("stage0_generate", arguments, directory.path()).errors;
