@@ -130,22 +130,15 @@ TEST_F(PrepareData, SplitsBeforeAShortSpecialToken) {
   EXPECT_EQ(text.split(3.0 / 13), 10);
 }
 
+// A pipe that delivers the text in two pieces.
 TEST_F(PrepareData, ReadsStandardInputAndPipes) {
   directory.write("text.txt", story(50));
-  const std::string program = std::string(STAGEGPT_BIN_DIR) + "/prepare_data";
-  const std::string enter = "cd '" + directory.path().string() + "' && ";
-  ASSERT_EQ(std::system(
-                (enter + "cat text.txt | '" + program + "' --input - --output piped >out.log 2>&1").c_str()),
-            0)
-      << read_bytes(directory.path() / "out.log");
   prepare("file", {"--input", "text.txt"});
-  // A pipe that delivers the text in two pieces gives the same tokens.
-  ASSERT_EQ(std::system((enter + "{ head -c 700 text.txt; sleep 0.2; tail -c +701 text.txt; } | '" + program +
-                         "' --input - --output pieces >out.log 2>&1")
-                            .c_str()),
-            0)
-      << read_bytes(directory.path() / "out.log");
-  EXPECT_EQ(tokens("pieces", "train"), tokens("file", "train"));
+  const std::string command =
+      concat("cd '", directory.path().string(),
+             "' && { head -c 700 text.txt; sleep 0.2; tail -c +701 text.txt; } | '", STAGEGPT_BIN_DIR,
+             "/prepare_data' --input - --output piped >out.log 2>&1");
+  ASSERT_EQ(std::system(command.c_str()), 0) << read_bytes(directory.path() / "out.log");
   EXPECT_EQ(tokens("piped", "train"), tokens("file", "train"));
   EXPECT_EQ(tokens("piped", "val"), tokens("file", "val"));
 }
