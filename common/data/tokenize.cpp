@@ -71,14 +71,6 @@ class Joiner {
   std::optional<std::size_t> document_;  // of the last block
 };
 
-Ids broadcast_ids(RankGroup& group, Ids ids, int root) {
-  std::size_t size = ids.size();
-  group.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
-  ids.resize(size);
-  group.broadcast(std::as_writable_bytes(std::span(ids)), root);
-  return ids;
-}
-
 }  // namespace
 
 void require_utf8(const TextSource& text, const TextBlock& block) {
@@ -124,7 +116,7 @@ void tokenize_together(RankGroup& group, const TextSource& text, TextRange range
       ids = std::move(own.front());
       own.pop_front();
     }
-    ids = broadcast_ids(group, std::move(ids), owner(i));
+    ids = broadcast_values(group, std::move(ids), owner(i));
     agree(group, [&] { joiner.add(documents[i], ids); });
   }
 }
