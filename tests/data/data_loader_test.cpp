@@ -11,8 +11,9 @@
 #include "common/base/error.h"
 #include "common/data/batch_stream.h"
 #include "common/random/permutation.h"
+#include "tests/data/shards.h"
 
-namespace stagegpt {
+namespace stagegpt::test {
 namespace {
 
 TEST(Permutation, IsOneAndDependsOnTheKey) {
@@ -29,12 +30,6 @@ TEST(Permutation, IsOneAndDependsOnTheKey) {
   for (std::uint64_t i = 0; i < 1000; ++i)
     moved += permuted({7, 0, 0}, i, 1000) != permuted({7, 0, 1}, i, 1000);
   EXPECT_GT(moved, 900);
-}
-
-std::vector<std::int32_t> counting(int n) {
-  std::vector<std::int32_t> tokens(n);
-  std::iota(tokens.begin(), tokens.end(), 0);
-  return tokens;
 }
 
 TEST(DataLoader, TargetsAreTheNextTokens) {
@@ -155,4 +150,4 @@ TEST(BatchStream, GivesOneSubBatchOfAllMicroStepsThenTheNext) {
 }
 
 }  // namespace
-}  // namespace stagegpt
+}  // namespace stagegpt::test

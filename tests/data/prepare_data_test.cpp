@@ -134,11 +134,10 @@ TEST_F(PrepareData, SplitsBeforeAShortSpecialToken) {
 TEST_F(PrepareData, ReadsStandardInputAndPipes) {
   directory.write("text.txt", story(50));
   prepare("file", {"--input", "text.txt"});
-  const std::string command =
-      concat("cd '", directory.path().string(),
-             "' && { head -c 700 text.txt; sleep 0.2; tail -c +701 text.txt; } | '", STAGEGPT_BIN_DIR,
-             "/prepare_data' --input - --output piped >out.log 2>&1");
-  ASSERT_EQ(std::system(command.c_str()), 0) << read_bytes(directory.path() / "out.log");
+  ASSERT_EQ(shell(concat("{ head -c 700 text.txt; sleep 0.2; tail -c +701 text.txt; } | '", STAGEGPT_BIN_DIR,
+                         "/prepare_data' --input - --output piped")),
+            0)
+      << read_bytes(directory.path() / "out.log");
   EXPECT_EQ(tokens("piped", "train"), tokens("file", "train"));
   EXPECT_EQ(tokens("piped", "val"), tokens("file", "val"));
 }
@@ -174,12 +173,11 @@ TEST_F(PrepareData, TakesOverWhatAnInterruptedRunLeft) {
 TEST_F(PrepareData, LeavesNothingThatLooksWholeWhenItIsKilled) {
   directory.write("text.txt", story(40'000));
   // Kills the program when the third of its tens of thousands of shards is complete.
-  directory.write("kill.sh",
-                  "cd '" + directory.path().string() + "'\n'" + STAGEGPT_BIN_DIR +
-                      "/prepare_data' --input text.txt --tokenizer char --shard-tokens 40 --output out &\n"
-                      "while [ ! -e out.partial/train_000003.bin ]; do\n"
-                      "  kill -0 $! || exit 1\n  sleep 0.01\ndone\nkill -KILL $!\nwait $!\n[ $? = 137 ]\n");
-  ASSERT_EQ(std::system(("sh '" + (directory.path() / "kill.sh").string() + "' 2>/dev/null").c_str()), 0);
+  ASSERT_EQ(shell(concat("'", STAGEGPT_BIN_DIR,
+                         "/prepare_data' --input text.txt --tokenizer char --shard-tokens 40 --output out &\n"
+                         "while [ ! -e out.partial/train_000003.bin ]; do\n"
+                         "  kill -0 $! || exit 1\n  sleep 0.01\ndone\nkill -KILL $!\nwait $!\n[ $? = 137 ]")),
+            0);
   EXPECT_FALSE(fs::exists(directory.path() / "out"));
   ASSERT_TRUE(fs::exists(directory.path() / "out.partial/train_000000.bin"));
   const ProgramResult result =
@@ -405,10 +403,11 @@ TEST_F(PrepareData, WritesWideTokensForAWideVocabulary) {
 
 TEST_F(PrepareData, TakesMoreFilesThanMayBeOpen) {
   for (int i = 0; i < 300; ++i) directory.write("part" + std::to_string(i) + ".txt", "text");
-  const std::string command =
-      "cd '" + directory.path().string() + "' && ulimit -n 64 && '" + STAGEGPT_BIN_DIR +
-      "/prepare_data' --input 'part*.txt' --vocab-size 257 --val-fraction 0 --output out >out.log 2>&1";
-  ASSERT_EQ(std::system(command.c_str()), 0) << read_bytes(directory.path() / "out.log");
+  ASSERT_EQ(
+      shell(concat("ulimit -n 64 && '", STAGEGPT_BIN_DIR,
+                   "/prepare_data' --input 'part*.txt' --vocab-size 257 --val-fraction 0 --output out")),
+      0)
+      << read_bytes(directory.path() / "out.log");
   EXPECT_EQ(tokens("out", "train").size(), 300u * 4 + 299);
 }
 
