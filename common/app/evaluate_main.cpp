@@ -225,7 +225,7 @@ TaskReport evaluate_task(Stage& stage, const Machine& machine, const EvaluateFla
                          const RequireMemory& require_memory, const TrainedModel& trained) {
   const Division division(flags, trained.model->config());
   const ChoiceTask task =
-      load_shared_choice_task(stage.group(), flags.task, "--task", *trained.tokenizer, division.T);
+      load_choice_task(stage.group(), flags.task, "--task", *trained.tokenizer, division.T);
   const std::int64_t B = std::min(flags.batch_size.value_or(choice_batch(task, division.B * division.T)),
                                   std::ssize(task.endings));
   agree(stage.group(), [&] {

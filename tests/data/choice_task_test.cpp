@@ -77,7 +77,8 @@ class ChoiceTasks : public testing::Test {
  protected:
   ChoiceTask load(const std::string& content, const Tokenizer& tokenizer, std::int64_t block_size = 100) {
     directory_.write("task", content);
-    return load_choice_task(directory_.path() / "task", "--task", tokenizer, block_size);
+    SingleProcess alone;
+    return load_choice_task(alone, directory_.path() / "task", "--task", tokenizer, block_size);
   }
   std::string refused(const std::string& content, const Tokenizer& tokenizer, std::int64_t block_size = 100) {
     const std::string message = refusal([&] { load(content, tokenizer, block_size); });
