@@ -24,7 +24,6 @@ namespace {
 
 constexpr RealRule kTemperature{[](double x) { return x >= 0 && x <= 1000; }, "a number from 0 to 1000"};
 constexpr RealRule kPenalty{[](double x) { return x > 0 && x <= 1000; }, "a number above 0 and up to 1000"};
-constexpr RealRule kProbability{[](double x) { return x > 0 && x <= 1; }, "a number above 0 and up to 1"};
 
 struct GenerateFlags {
   std::string model, prompt;
@@ -53,7 +52,7 @@ struct GenerateFlags {
                       "divides the logits, at most 1000 (0: always the most probable token)");
     command_line.integer("--top-k", sampling.top_k, 0, 1 << 30,
                          "sample from the k most probable tokens (0: from all)");
-    command_line.real("--top-p", sampling.top_p, kProbability,
+    command_line.real("--top-p", sampling.top_p, kUpToOne,
                       "sample from the smallest set of tokens with this total probability");
     command_line.real("--repetition-penalty", sampling.repetition_penalty, kPenalty,
                       "makes tokens that have occurred less probable; at most 1000");

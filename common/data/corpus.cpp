@@ -285,11 +285,6 @@ Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr
   return corpus;
 }
 
-Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads) {
-  SingleProcess alone;
-  return load_corpus(alone, config, corpus_tokenizer(config, threads), block_size, threads);
-}
-
 Corpus load_shared_corpus(RankGroup& group, const CorpusConfig& config, std::int64_t block_size,
                           int threads) {
   std::unique_ptr<Tokenizer> tokenizer;

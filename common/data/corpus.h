@@ -44,12 +44,9 @@ struct Corpus {
 // also if a requested part is shorter than one window of block_size + 1 tokens.
 Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer,
                    std::int64_t block_size, int threads);
-// Loads a corpus in one process, with its own tokenizer: loaded from files, that of the token shards, or
-// trained on the text. Throws UserError.
-Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads);
 
-// Rank 0 makes or loads the tokenizer and gives it to the others; then follows load_corpus(). What fails on
-// one rank, fails on all.
+// Rank 0 loads the tokenizer, takes that of the token shards, or trains one on the text, and gives it to the
+// others; then follows load_corpus(). What fails on one rank, fails on all.
 Corpus load_shared_corpus(RankGroup& group, const CorpusConfig& config, std::int64_t block_size, int threads);
 
 }  // namespace stagegpt

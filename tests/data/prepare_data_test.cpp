@@ -398,7 +398,8 @@ TEST_F(PrepareData, WritesWideTokensForAWideVocabulary) {
             1024 + 4 * tokens("[out]", "train").size());
   CorpusConfig config;
   config.data = (directory.path() / "[out]").string();
-  EXPECT_EQ(load_corpus(config, 16, 1).validation.size(), 6600);
+  SingleProcess alone;
+  EXPECT_EQ(load_shared_corpus(alone, config, 16, 1).validation.size(), 6600);
 }
 
 TEST_F(PrepareData, TakesMoreFilesThanMayBeOpen) {

@@ -150,7 +150,8 @@ TEST_F(BadShards, NamedTrainGoWithThoseNamedVal) {
   write_shard("llmc/counting_train.bin", counting(280));
   CorpusConfig config;
   config.data = (directory.path() / "llmc/counting_train.bin").string();
-  const Corpus corpus = load_corpus(config, 16, 1);
+  SingleProcess alone;
+  const Corpus corpus = load_shared_corpus(alone, config, 16, 1);
   EXPECT_EQ(corpus.train.size(), 252);
   EXPECT_EQ(corpus.train.read(251, 1), Ids{251});
   EXPECT_EQ(corpus.validation.read(0, 1), Ids{252});
