@@ -24,8 +24,6 @@
 namespace stagegpt {
 namespace {
 
-constexpr RealRule kFraction{[](double x) { return x > 0 && x <= 1; }, "a number above 0 and up to 1"};
-
 struct EvaluateFlags {
   std::string model, data, task;
   std::optional<std::string> tokenizer_path;
@@ -50,7 +48,7 @@ struct EvaluateFlags {
     command_line.toggle("--parse-special-tokens", parse_special,
                         "read the names of special tokens in the text, such as <|endoftext|>, as tokens");
     command_line.toggle("--any-bytes", any_bytes, kAnyBytesHelp);
-    command_line.real("--val-fraction", val_fraction, kFraction,
+    command_line.real("--val-fraction", val_fraction, kUpToOne,
                       "take only this fraction of the text, from its end, as training does for validation");
     command_line.group("Windows");
     command_line.integer("--seq-len", seq_len, 1, 1 << 20,
@@ -225,7 +223,7 @@ TaskReport evaluate_task(Stage& stage, const Machine& machine, const EvaluateFla
                          const RequireMemory& require_memory, const TrainedModel& trained) {
   const Division division(flags, trained.model->config());
   const ChoiceTask task =
-      load_shared_choice_task(stage.group(), flags.task, "--task", *trained.tokenizer, division.T);
+      load_choice_task(stage.group(), flags.task, "--task", *trained.tokenizer, division.T);
   const std::int64_t B = std::min(flags.batch_size.value_or(choice_batch(task, division.B * division.T)),
                                   std::ssize(task.endings));
   agree(stage.group(), [&] {

@@ -21,6 +21,7 @@ struct RealRule {
 };
 inline constexpr RealRule kPositive{[](double x) { return x > 0; }, "a number above 0"};
 inline constexpr RealRule kNotNegative{[](double x) { return x >= 0; }, "a number of at least 0"};
+inline constexpr RealRule kUpToOne{[](double x) { return x > 0 && x <= 1; }, "a number above 0 and up to 1"};
 inline constexpr RealRule kBelowOne{[](double x) { return x >= 0 && x < 1; }, "a number from 0 to below 1"};
 
 // A whole number may be written with a power of ten: 1e4, 1.5e3.

@@ -24,7 +24,6 @@ namespace {
 
 constexpr RealRule kTemperature{[](double x) { return x >= 0 && x <= 1000; }, "a number from 0 to 1000"};
 constexpr RealRule kPenalty{[](double x) { return x > 0 && x <= 1000; }, "a number above 0 and up to 1000"};
-constexpr RealRule kProbability{[](double x) { return x > 0 && x <= 1; }, "a number above 0 and up to 1"};
 
 struct GenerateFlags {
   std::string model, prompt;
@@ -34,7 +33,7 @@ struct GenerateFlags {
   SamplingConfig sampling{.temperature = 0.7};
   std::vector<std::string> stop;
   ProfileFlags profile;
-  bool interactive = false, keep_context = false, no_fused = false, ignore_memory = false, json = false;
+  bool interactive = false, no_fused = false, ignore_memory = false, json = false;
 
   void add(CommandLine& command_line) {
     command_line.group("Model");
@@ -48,15 +47,12 @@ struct GenerateFlags {
     command_line.integer("--num-samples", num_samples, 1, 1 << 20, "texts to generate, one after the other");
     command_line.free_texts("--stop", stop, "stop before this text; may be given several times");
     command_line.toggle("--interactive", interactive, "read prompts from standard input, one per line");
-    command_line.toggle(
-        "--keep-context", keep_context,
-        "with --interactive: each prompt follows the text so far; an empty line begins a new text");
     command_line.group("Sampling");
     command_line.real("--temperature", sampling.temperature, kTemperature,
                       "divides the logits, at most 1000 (0: always the most probable token)");
     command_line.integer("--top-k", sampling.top_k, 0, 1 << 30,
                          "sample from the k most probable tokens (0: from all)");
-    command_line.real("--top-p", sampling.top_p, kProbability,
+    command_line.real("--top-p", sampling.top_p, kUpToOne,
                       "sample from the smallest set of tokens with this total probability");
     command_line.real("--repetition-penalty", sampling.repetition_penalty, kPenalty,
                       "makes tokens that have occurred less probable; at most 1000");
@@ -76,9 +72,6 @@ struct GenerateFlags {
         user_error("--stop: expected UTF-8, as generated text is; byte ", at, " starts no character");
     }
     if (interactive && json) user_error("--json: cannot be combined with --interactive");
-    if (keep_context && !interactive) user_error("--keep-context: is for --interactive");
-    if (keep_context && num_samples > 1)
-      user_error("--num-samples: expected 1 with --keep-context, got ", num_samples);
     if (interactive && !prompt.empty())
       user_error("--prompt: cannot be combined with --interactive, which reads prompts from standard input");
     if (interactive && profile.is_given()) user_error("--profile: cannot be combined with --interactive");
@@ -130,17 +123,6 @@ class Writer {
       ids = {*end};
     });
     return ids;
-  }
-
-  // Throws UserError if the tokenizer has no line break, which stands between the lines of a conversation.
-  void require_line_break() const {
-    agree(context_.group(), [&] {
-      try {
-        tokenizer_.encode("\n");
-      } catch (const UserError&) {
-        user_error("--keep-context: the tokenizer has no line break, which separates prompts and answers");
-      }
-    });
   }
 
   // Continues `prompt` and passes the text to `out` in whole characters, after `echo`. Returns why the text
@@ -216,48 +198,11 @@ void print_json(const GenerateFlags& flags, Writer& writer) {
   std::cout << json_text(json);
 }
 
-// The text of --keep-context: all prompts and answers so far, each on a line of its own.
-class Conversation {
- public:
-  Conversation(Writer& writer, std::int64_t block_size) : writer_(writer), block_size_(block_size) {}
-
-  // Answers a line, or begins anew if it is empty.
-  void answer(const std::string& line) {
-    if (line.empty()) {
-      text_.clear();
-      std::cerr << "a new text begins\n";
-      return;
-    }
-    const std::vector<std::int32_t> ids = writer_.ids_of(text_ + line);
-    if (std::ssize(ids) > block_size_ && !std::exchange(told_, true)) {
-      std::cerr << "note: the text is longer than the model's context of " << block_size_
-                << " tokens; its beginning is not seen any more\n";
-    }
-    writer_.write(ids, line, [&](const std::string& piece) {
-      print_text(piece);
-      text_ += piece;
-    });
-    print_text("\n");
-    text_ += '\n';
-  }
-
- private:
-  Writer& writer_;
-  std::int64_t block_size_;
-  std::string text_;
-  bool told_ = false;  // that the text is too long
-};
-
-void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer, std::int64_t block_size) {
-  if (flags.keep_context) writer.require_line_break();
+void answer_prompts(const GenerateFlags& flags, RankGroup& group, Writer& writer) {
   const bool terminal = isatty(STDIN_FILENO) == 1;
-  if (terminal) {
-    std::cerr << "one prompt per line; Ctrl-C ends a text, Ctrl-D the program"
-              << (flags.keep_context ? ", an empty line begins a new text\n" : "\n");
-  }
+  if (terminal) std::cerr << "one prompt per line; Ctrl-C ends a text, Ctrl-D the program\n";
   std::optional<LineReader> reader;
   if (group.is_root()) reader.emplace();
-  Conversation conversation(writer, block_size);
   while (true) {
     std::optional<std::string> line;
     if (reader) line = reader->next();
@@ -267,7 +212,7 @@ void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer, std:
     std::optional<TextInterrupt> keyboard;
     if (terminal) keyboard.emplace();
     try {
-      flags.keep_context ? conversation.answer(prompt) : print_samples(flags, prompt, writer);
+      print_samples(flags, prompt, writer);
     } catch (const UserError& error) {
       std::cerr << printable(error.what()) << '\n';
     }
@@ -302,12 +247,10 @@ int generate_main(Stage& stage, int argc, char** argv) {
   Writer writer(flags, machine, trained, profile.get());
   if (flags.json) {
     print_json(flags, writer);
+  } else if (flags.interactive) {
+    answer_prompts(flags, stage.group(), writer);
   } else {
-    if (flags.interactive) {
-      converse(flags, stage.group(), writer, trained.model->config().block_size);
-    } else {
-      print_samples(flags, flags.prompt, writer);
-    }
+    print_samples(flags, flags.prompt, writer);
   }
   if (profile) std::cerr << profile->description() << '\n';
   if (writer.timing().tokens > 0 && stage.group().is_root()) writer.timing().print();

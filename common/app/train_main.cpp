@@ -70,8 +70,7 @@ int train(TrainCall call, const Machine& machine, Timeline* timeline) {
   config.vocab_size = vocab_size(options, *corpus.tokenizer);
   std::optional<ChoiceTask> task;
   if (!options.eval_task.empty())
-    task = load_shared_choice_task(group, options.eval_task, "--eval-task", *corpus.tokenizer,
-                                   config.block_size);
+    task = load_choice_task(group, options.eval_task, "--eval-task", *corpus.tokenizer, config.block_size);
   if (group.size() > 1) require_same(group, identity_of(config, corpus));
   require_divisible_model(machine, config);  // now with the size of the vocabulary
   describe_run(options, config, corpus, machine);

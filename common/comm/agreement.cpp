@@ -52,12 +52,7 @@ void stop_if_requested(RankGroup& group) {
 }
 
 std::string broadcast_text(RankGroup& group, std::string text, int root) {
-  if (group.size() == 1) return text;
-  std::size_t size = text.size();
-  group.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
-  text.resize(size);
-  group.broadcast(std::as_writable_bytes(std::span(text)), root);
-  return text;
+  return broadcast_values(group, std::move(text), root);
 }
 
 void agree(RankGroup& group, const std::function<void()>& body) {

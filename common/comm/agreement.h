@@ -57,6 +57,17 @@ T from_root(RankGroup& group, T own) {
 // Whether `own` is true on any rank.
 bool any(RankGroup& group, bool own);
 
+// Broadcasts the vector or the text of `root`, whose size the other ranks need not know.
+template <class Values>
+Values broadcast_values(RankGroup& group, Values values, int root) {
+  if (group.size() == 1) return values;
+  std::size_t size = values.size();
+  group.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
+  values.resize(size);
+  group.broadcast(std::as_writable_bytes(std::span(values)), root);
+  return values;
+}
+
 // Broadcasts the text of `root`.
 std::string broadcast_text(RankGroup& group, std::string text, int root = 0);
 

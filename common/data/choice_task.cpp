@@ -115,24 +115,18 @@ ChoiceTask task_of_tokens(std::span<const std::byte> file, const Tokenizer& toke
 
 }  // namespace
 
-ChoiceTask load_choice_task(const std::filesystem::path& path, std::string_view flag,
+ChoiceTask load_choice_task(RankGroup& group, const std::filesystem::path& path, std::string_view flag,
                             const Tokenizer& tokenizer, std::int64_t block_size) {
-  const MappedFile file(path, flag);
-  return naming(concat(flag, ": ", path), [&] {
-    ChoiceTask task = is_llmc_choice_file(file.bytes()) ? task_of_tokens(file.bytes(), tokenizer, block_size)
-                                                        : task_of_lines(file.text(), tokenizer, block_size);
-    if (task.questions.empty()) user_error("the file has no questions");
-    return task;
-  });
-}
-
-ChoiceTask load_shared_choice_task(RankGroup& group, const std::filesystem::path& path, std::string_view flag,
-                                   const Tokenizer& tokenizer, std::int64_t block_size) {
   ChoiceTask task;
   std::string hash;
   agree(group, [&] {
-    task = load_choice_task(path, flag, tokenizer, block_size);
-    if (group.size() > 1) hash = hash_of_text(MappedFile(path, flag).text());
+    const MappedFile file(path, flag);
+    hash = hash_of_text(file.text());
+    naming(concat(flag, ": ", path), [&] {
+      task = is_llmc_choice_file(file.bytes()) ? task_of_tokens(file.bytes(), tokenizer, block_size)
+                                               : task_of_lines(file.text(), tokenizer, block_size);
+      if (task.questions.empty()) user_error("the file has no questions");
+    });
   });
   require_same(group, {{std::string(flag), concat(path, " with hash ", hash)}});
   return task;

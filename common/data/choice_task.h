@@ -28,17 +28,13 @@ struct ChoiceTask {
   std::int64_t cut = 0;               // number of endings whose context was cut at its beginning
 };
 
-// Reads a file (choice_file.h). A context and its ending get the tokens that lm-evaluation-harness gives
-// them: the ending's are those that the whole text has more than the context. ASCII white space at the end of
-// a context belongs to the ending. A question without a context begins with the end-of-text token. What is
-// longer than block_size + 1 tokens, the last of which is only predicted, loses its first ones. Throws
-// UserError, which names `flag`, the file, and the line or question.
-ChoiceTask load_choice_task(const std::filesystem::path& path, std::string_view flag,
+// Reads a file (choice_file.h) on every rank. A context and its ending get the tokens that
+// lm-evaluation-harness gives them: the ending's are those that the whole text has more than the context.
+// ASCII white space at the end of a context belongs to the ending. A question without a context begins with
+// the end-of-text token. What is longer than block_size + 1 tokens, the last of which is only predicted,
+// loses its first ones. Throws UserError, which names `flag`, the file, and the line or question. What fails
+// on one rank, fails on all, and they must have found the same questions.
+ChoiceTask load_choice_task(RankGroup& group, const std::filesystem::path& path, std::string_view flag,
                             const Tokenizer& tokenizer, std::int64_t block_size);
-
-// load_choice_task() on every rank. What fails on one rank, fails on all, and they must have found the same
-// questions.
-ChoiceTask load_shared_choice_task(RankGroup& group, const std::filesystem::path& path, std::string_view flag,
-                                   const Tokenizer& tokenizer, std::int64_t block_size);
 
 }  // namespace stagegpt

@@ -239,8 +239,7 @@ TokenIdentity identity_of(const TokenSequence& tokens, const std::vector<Mixture
   return identity;
 }
 
-}  // namespace
-
+// Loaded from files, that of the token shards, or trained on the text.
 std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int threads) {
   std::vector<std::string> texts;
   for (const DataFiles& data : find_all_data_files(config)) {
@@ -251,6 +250,8 @@ std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int thre
   ByteProgress progress("reading the text");
   return make_tokenizer(config.tokenizer, text, {threads, config.special, std::ref(progress)});
 }
+
+}  // namespace
 
 Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer,
                    std::int64_t block_size, int threads) {
@@ -282,11 +283,6 @@ Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr
     corpus.validation_identity = corpus.validation.identity();
   });
   return corpus;
-}
-
-Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads) {
-  SingleProcess alone;
-  return load_corpus(alone, config, corpus_tokenizer(config, threads), block_size, threads);
 }
 
 Corpus load_shared_corpus(RankGroup& group, const CorpusConfig& config, std::int64_t block_size,

@@ -38,21 +38,15 @@ struct Corpus {
   TokenIdentity train_identity, validation_identity;  // of the two; the first one also of the shares
 };
 
-// The tokenizer of a corpus: loaded from files, that of the token shards, or trained on the text with
-// `threads` threads. Throws UserError.
-std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int threads);
-
-// Loads the corpus as tokens of that tokenizer, on every rank. The ranks divide the work, each with `threads`
+// Loads the corpus as tokens of `tokenizer`, on every rank. The ranks divide the work, each with `threads`
 // threads: each encodes a share of a text (see tokenize_together()), or verifies a share of the token shards
 // (see verify_shards()) and compares all of them with their manifest if there is one. Throws AgreedUserError,
 // also if a requested part is shorter than one window of block_size + 1 tokens.
 Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer,
                    std::int64_t block_size, int threads);
-// Loads a corpus in one process, with the corpus's own tokenizer.
-Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads);
 
-// Rank 0 makes or loads the tokenizer and gives it to the others; then follows load_corpus(). What fails on
-// one rank, fails on all.
+// Rank 0 loads the tokenizer, takes that of the token shards, or trains one on the text, and gives it to the
+// others; then follows load_corpus(). What fails on one rank, fails on all.
 Corpus load_shared_corpus(RankGroup& group, const CorpusConfig& config, std::int64_t block_size, int threads);
 
 }  // namespace stagegpt

@@ -18,41 +18,31 @@ namespace {
 
 constexpr const char* kGpt2Directory = "data/gpt2";  // created by scripts/download_gpt2.sh
 
-// How the pieces of a text are counted to build a vocabulary, and where the text may be cut into blocks.
-struct Counting {
-  void (*count)(std::string_view, PieceCounts&);
-  std::size_t (*safe_cut)(std::string_view);
-  bool needs_utf8;
-  const char* end_of_text;
-};
-
-template <const Splitter& (*splitter)()>
-constexpr Counting counting_pieces(bool needs_utf8, const char* end_of_text) {
-  return {[](std::string_view text, PieceCounts& counts) {
-            Splitter::Cursor cursor(splitter(), text);
-            for (std::string_view piece; cursor.next(piece);) counts.add(piece);
-          },
-          [](std::string_view text) { return splitter().safe_cut(text); }, needs_utf8, end_of_text};
-}
-
-Counting counting_for(std::string_view kind) {
-  if (kind == "char") return {count_characters, utf8_complete, true, kEndOfText};
-  if (kind == "word") return counting_pieces<Splitter::words>(true, kEndOfWords);
-  return counting_pieces<Splitter::gpt2>(false, kEndOfText);
-}
-
-PieceCounts count_pieces(const TextSource& text, const Counting& counting, const TokenizeOptions& options) {
+// Counts the pieces of a text that a vocabulary of this kind is made from.
+PieceCounts count_pieces(std::string_view kind, const TextSource& text, const TokenizeOptions& options) {
+  // None: each character is a piece.
+  const Splitter* splitter = kind == "char"   ? nullptr
+                             : kind == "word" ? &Splitter::words()
+                                              : &Splitter::gpt2();
   PieceCounts total;
-  BlockReader reader(text, text.all(), counting.safe_cut);
+  BlockReader reader(text, text.all(), [&](std::string_view block) {
+    return splitter ? splitter->safe_cut(block) : utf8_complete(block);
+  });
   std::int64_t done = 0;
   // A special token in the text is not counted as a piece.
   std::vector<SpecialToken> special;
-  if (options.special == SpecialTokens::recognised) special.push_back({counting.end_of_text, 0});
+  if (options.special == SpecialTokens::recognised)
+    special.push_back({kind == "word" ? kEndOfWords : kEndOfText, 0});
+  const auto count_part = [&](std::string_view part, PieceCounts& counts) {
+    if (!splitter) return count_characters(part, counts);
+    Splitter::Cursor cursor(*splitter, part);
+    for (std::string_view piece; cursor.next(piece);) counts.add(piece);
+  };
   const auto count = [&](const TextBlock& block) {
-    if (counting.needs_utf8) require_utf8(text, block);
+    if (kind != "bpe") require_utf8(text, block);
     PieceCounts counts;
     split_at_special_tokens(
-        block.text, special, [&](std::string_view part) { counting.count(part, counts); },
+        block.text, special, [&](std::string_view part) { count_part(part, counts); },
         [](const SpecialToken&) {});
     return std::pair(std::move(counts), std::ssize(block.text));
   };
@@ -109,7 +99,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice, const T
   if (kind == "char")
     refuse_vocab_size(choice,
                       "cannot be set for --tokenizer char; its vocabulary is every character of the text");
-  const PieceCounts counts = count_pieces(text, counting_for(kind), options);
+  const PieceCounts counts = count_pieces(kind, text, options);
   if (kind == "char") return make_char_tokenizer(counts);
   if (kind == "word")
     return make_word_tokenizer(counts, choice.vocab_size.value_or(kLargestDefaultVocabSize));

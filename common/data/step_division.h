@@ -1,7 +1,6 @@
 // How the samples of a step are divided into sub-batches, one for each forward and backward pass.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 
 namespace stagegpt {
@@ -28,7 +27,5 @@ struct StepDivision {
 // has more than 2³¹-1 samples.
 StepDivision divide_step(std::int64_t batch_size, std::int64_t micro_steps, int rank, int ranks,
                          std::int64_t sub_batches);
-template <std::same_as<bool> Bool>
-StepDivision divide_step(std::int64_t, std::int64_t, int, int, Bool) = delete;
 
 }  // namespace stagegpt

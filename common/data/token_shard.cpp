@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -42,21 +41,6 @@ std::span<const T> tokens_in(std::span<const std::byte> bytes) {
 template <class Use>
 void with_tokens(std::span<const std::byte> bytes, int token_bytes, const Use& use) {
   token_bytes == 2 ? use(tokens_in<std::uint16_t>(bytes)) : use(tokens_in<std::uint32_t>(bytes));
-}
-
-// The hash of the file, then the hashes of the blocks as they are in memory.
-std::string to_message(const ShardContent& content) {
-  const std::span hashes = std::as_bytes(std::span(content.block_hashes));
-  return content.hash + std::string(reinterpret_cast<const char*>(hashes.data()), hashes.size());
-}
-
-ShardContent from_message(const std::string& message) {
-  constexpr std::size_t kHash = 32;  // hexadecimal digits
-  ShardContent content;
-  content.hash = message.substr(0, kHash);
-  content.block_hashes.resize((message.size() - kHash) / sizeof(std::uint64_t));
-  std::memcpy(content.block_hashes.data(), message.data() + kHash, message.size() - kHash);
-  return content;
 }
 
 // The number of shards and their sizes, as text.
@@ -217,8 +201,9 @@ void verify_shards(RankGroup& group, const std::vector<std::shared_ptr<TokenShar
     }
   });
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    if (group.size() > 1)
-      contents[i] = from_message(broadcast_text(group, to_message(contents[i]), owner(i)));
+    ShardContent& content = contents[i];
+    content.hash = broadcast_text(group, std::move(content.hash), owner(i));
+    content.block_hashes = broadcast_values(group, std::move(content.block_hashes), owner(i));
   }
   agree(group, [&] {
     for (std::size_t i = 0; i < shards.size(); ++i) shards[i]->expect(std::move(contents[i]));

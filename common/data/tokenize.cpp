@@ -1,5 +1,6 @@
 #include "common/data/tokenize.h"
 
+#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -25,9 +26,26 @@ Ids encode(const TextSource& text, const TextBlock& block, const Tokenizer& toke
   }
 }
 
-BlockReader reader_of(const TextSource& text, TextRange range, const Tokenizer& tokenizer,
-                      const TokenizeOptions& options) {
-  return {text, range, [&](std::string_view block) { return tokenizer.safe_cut(block, options.special); }};
+// Reads a range block by block, and passes the tokens of each block that take() chooses to use(), in order.
+template <class Take, class Use>
+void encode_blocks(const TextSource& text, TextRange range, const Tokenizer& tokenizer,
+                   const TokenizeOptions& options, const Take& take, const Use& use) {
+  BlockReader reader(text, range,
+                     [&](std::string_view block) { return tokenizer.safe_cut(block, options.special); });
+  std::int64_t done = 0;
+  const auto next = [&]() -> std::optional<TextBlock> {
+    while (auto block = reader.next()) {
+      options.progress(done += std::ssize(block->text), range.end - range.begin);
+      if (take(*block)) return block;
+    }
+    return std::nullopt;
+  };
+  for_each_in_order(
+      options.threads, next,
+      [&](const TextBlock& block) {
+        return std::pair(block.document, encode(text, block, tokenizer, options));
+      },
+      [&](std::pair<std::size_t, Ids> encoded) { use(encoded.first, std::move(encoded.second)); });
 }
 
 // Passes on tokens of blocks, with the end of text between documents.
@@ -53,73 +71,6 @@ class Joiner {
   std::optional<std::size_t> document_;  // of the last block
 };
 
-// A block that a rank has read, with its tokens where the rank has encoded it.
-struct ReadBlock {
-  std::size_t document = 0;
-  Ids ids;
-};
-
-// Every rank reads all blocks, and encodes each size-th one.
-class Share {
- public:
-  Share(const RankGroup& group, const TextSource& text, TextRange range, const Tokenizer& tokenizer,
-        const TokenizeOptions& options)
-      : group_(group),
-        text_(text),
-        tokenizer_(tokenizer),
-        options_(options),
-        bytes_(range.end - range.begin),
-        reader_(reader_of(text, range, tokenizer, options)) {}
-
-  int owner(std::size_t block) const {
-    return static_cast<int>(block % static_cast<std::size_t>(group_.size()));
-  }
-  std::vector<ReadBlock>& blocks() { return blocks_; }
-  // What was read, here.
-  std::string describe() const {
-    return concat(blocks_.size(), " blocks of text with hash ", hash_.hexadecimal());
-  }
-
-  void encode_own() {
-    struct Own {
-      std::size_t index;
-      TextBlock block;
-    };
-    const auto next = [&]() -> std::optional<Own> {
-      while (auto block = reader_.next()) {
-        const std::size_t index = blocks_.size();
-        blocks_.push_back({block->document, {}});
-        hash_.add(std::as_bytes(std::span(block->text)));
-        options_.progress(done_ += std::ssize(block->text), bytes_);
-        if (owner(index) == group_.rank()) return Own{index, std::move(*block)};
-      }
-      return std::nullopt;
-    };
-    for_each_in_order(
-        options_.threads, next,
-        [&](const Own& own) { return std::pair(own.index, encode(text_, own.block, tokenizer_, options_)); },
-        [&](std::pair<std::size_t, Ids> own) { blocks_[own.first].ids = std::move(own.second); });
-  }
-
- private:
-  const RankGroup& group_;
-  const TextSource& text_;
-  const Tokenizer& tokenizer_;
-  const TokenizeOptions& options_;
-  std::int64_t bytes_, done_ = 0;
-  BlockReader reader_;
-  std::vector<ReadBlock> blocks_;
-  ContentHash hash_;
-};
-
-Ids broadcast_ids(RankGroup& group, Ids ids, int root) {
-  std::size_t size = ids.size();
-  group.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
-  ids.resize(size);
-  group.broadcast(std::as_writable_bytes(std::span(ids)), root);
-  return ids;
-}
-
 }  // namespace
 
 void require_utf8(const TextSource& text, const TextBlock& block) {
@@ -131,36 +82,42 @@ void require_utf8(const TextSource& text, const TextBlock& block) {
 
 void tokenize(const TextSource& text, TextRange range, const Tokenizer& tokenizer,
               const TokenizeOptions& options, const TokenSink& sink) {
-  BlockReader reader = reader_of(text, range, tokenizer, options);
   Joiner joiner(text, tokenizer, sink);
-  struct Tokens {
-    Ids ids;
-    std::size_t document;
-    std::int64_t bytes;
-  };
-  std::int64_t done = 0;
-  for_each_in_order(
-      options.threads, [&] { return reader.next(); },
-      [&](const TextBlock& block) {
-        return Tokens{encode(text, block, tokenizer, options), block.document, std::ssize(block.text)};
-      },
-      [&](const Tokens& tokens) {
-        joiner.add(tokens.document, tokens.ids);
-        options.progress(done += tokens.bytes, range.end - range.begin);
-      });
+  encode_blocks(
+      text, range, tokenizer, options, [](const TextBlock&) { return true; },
+      [&](std::size_t document, const Ids& ids) { joiner.add(document, ids); });
 }
 
 void tokenize_together(RankGroup& group, const TextSource& text, TextRange range, const Tokenizer& tokenizer,
                        const TokenizeOptions& options, const TokenSink& sink) {
   if (group.size() == 1) return tokenize(text, range, tokenizer, options, sink);
-  Share share(group, text, range, tokenizer, options);
-  agree(group, [&] { share.encode_own(); });
-  require_same(group, {{text.flag(), share.describe()}});
-  std::vector<ReadBlock>& blocks = share.blocks();
+  const auto owner = [&](std::size_t block) {
+    return static_cast<int>(block % static_cast<std::size_t>(group.size()));
+  };
+  std::vector<std::size_t> documents;  // of all blocks
+  std::deque<Ids> own;                 // of the blocks that this rank has encoded
+  ContentHash hash;
+  agree(group, [&] {
+    encode_blocks(
+        text, range, tokenizer, options,
+        [&](const TextBlock& block) {
+          hash.add(std::as_bytes(std::span(block.text)));
+          documents.push_back(block.document);
+          return owner(documents.size() - 1) == group.rank();
+        },
+        [&](std::size_t, Ids ids) { own.push_back(std::move(ids)); });
+  });
+  require_same(group,
+               {{text.flag(), concat(documents.size(), " blocks of text with hash ", hash.hexadecimal())}});
   Joiner joiner(text, tokenizer, sink);
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const Ids ids = broadcast_ids(group, std::exchange(blocks[i].ids, {}), share.owner(i));
-    agree(group, [&] { joiner.add(blocks[i].document, ids); });
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    Ids ids;
+    if (owner(i) == group.rank()) {
+      ids = std::move(own.front());
+      own.pop_front();
+    }
+    ids = broadcast_values(group, std::move(ids), owner(i));
+    agree(group, [&] { joiner.add(documents[i], ids); });
   }
 }
 

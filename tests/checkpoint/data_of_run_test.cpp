@@ -54,7 +54,8 @@ class DataOfRun : public SmallRun {
   std::string hash_of_ids(const std::string& data) const {
     CorpusConfig config;
     config.data = in(data).string();
-    return hash_of_tokens(load_corpus(config, 16, 1).train);
+    SingleProcess alone;
+    return hash_of_tokens(load_shared_corpus(alone, config, 16, 1).train);
   }
 };
 

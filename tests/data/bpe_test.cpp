@@ -15,16 +15,9 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-std::vector<std::string> pieces(const Splitter& splitter, std::string_view text) {
-  std::vector<std::string> all;
-  Splitter::Cursor cursor(splitter, text);
-  for (std::string_view piece; cursor.next(piece);) all.emplace_back(piece);
-  return all;
-}
-
 TEST(Gpt2Pieces, AreThoseOfThePaper) {
   using Pieces = std::vector<std::string>;
-  const auto split = [](std::string_view text) { return pieces(Splitter::gpt2(), text); };
+  const auto split = [](std::string_view text) { return pieces_of(Splitter::gpt2(), text); };
   EXPECT_EQ(split("Hello world, it's 3.14!"),
             (Pieces{"Hello", " world", ",", " it", "'s", " 3", ".", "14", "!"}));
   EXPECT_EQ(split("a  b \n\n c"), (Pieces{"a", " ", " b", " \n\n", " c"}));
@@ -35,43 +28,46 @@ TEST(Gpt2Pieces, AreThoseOfThePaper) {
 
 TEST(Gpt2Pieces, WhiteSpaceIsUnicodesAndNotPcre2s) {
   // U+180E is a format character since Unicode 6.3; U+3000 and U+0085 are white space.
-  EXPECT_EQ(pieces(Splitter::gpt2(), "a\u180eb"), (std::vector<std::string>{"a", "\u180e", "b"}));
-  EXPECT_EQ(pieces(Splitter::gpt2(), " \u180e"), (std::vector<std::string>{" \u180e"}));
-  EXPECT_EQ(pieces(Splitter::gpt2(), "  \u180e"), (std::vector<std::string>{" ", " \u180e"}));
-  EXPECT_EQ(pieces(Splitter::gpt2(), "\u180e."), (std::vector<std::string>{"\u180e."}));
-  EXPECT_EQ(pieces(Splitter::gpt2(), " \u3000"), (std::vector<std::string>{" \u3000"}));
-  EXPECT_EQ(pieces(Splitter::gpt2(), "\u0085\u3000x"), (std::vector<std::string>{"\u0085", "\u3000", "x"}));
+  EXPECT_EQ(pieces_of(Splitter::gpt2(), "a\u180eb"), (std::vector<std::string>{"a", "\u180e", "b"}));
+  EXPECT_EQ(pieces_of(Splitter::gpt2(), " \u180e"), (std::vector<std::string>{" \u180e"}));
+  EXPECT_EQ(pieces_of(Splitter::gpt2(), "  \u180e"), (std::vector<std::string>{" ", " \u180e"}));
+  EXPECT_EQ(pieces_of(Splitter::gpt2(), "\u180e."), (std::vector<std::string>{"\u180e."}));
+  EXPECT_EQ(pieces_of(Splitter::gpt2(), " \u3000"), (std::vector<std::string>{" \u3000"}));
+  EXPECT_EQ(pieces_of(Splitter::gpt2(), "\u0085\u3000x"),
+            (std::vector<std::string>{"\u0085", "\u3000", "x"}));
 }
 
 TEST(Gpt2Pieces, LettersAndNumbersOfUnicode16) {
-  EXPECT_EQ(pieces(Splitter::gpt2(), "a\U0001E030b"),
+  EXPECT_EQ(pieces_of(Splitter::gpt2(), "a\U0001E030b"),
             (std::vector<std::string>{"a\U0001E030b"}));  // Unicode 15
-  EXPECT_EQ(pieces(Splitter::gpt2(), "a\U0002EBF0b"), (std::vector<std::string>{"a\U0002EBF0b"}));  // 15.1
-  EXPECT_EQ(pieces(Splitter::gpt2(), "1\U00010D40x"), (std::vector<std::string>{"1\U00010D40", "x"}));  // 16
-  EXPECT_EQ(pieces(Splitter::gpt2(), "!\U0001D2C0"), (std::vector<std::string>{"!", "\U0001D2C0"}));
-  EXPECT_EQ(pieces(Splitter::words(), "a\u0897b"), (std::vector<std::string>{"a\u0897b"}));
+  EXPECT_EQ(pieces_of(Splitter::gpt2(), "a\U0002EBF0b"), (std::vector<std::string>{"a\U0002EBF0b"}));  // 15.1
+  EXPECT_EQ(pieces_of(Splitter::gpt2(), "1\U00010D40x"),
+            (std::vector<std::string>{"1\U00010D40", "x"}));  // 16
+  EXPECT_EQ(pieces_of(Splitter::gpt2(), "!\U0001D2C0"), (std::vector<std::string>{"!", "\U0001D2C0"}));
+  EXPECT_EQ(pieces_of(Splitter::words(), "a\u0897b"), (std::vector<std::string>{"a\u0897b"}));
 }
 
 TEST(Gpt2Pieces, BytesThatAreNoUtf8StandAlone) {
-  EXPECT_EQ(pieces(Splitter::gpt2(), "a \xff\xfe b"), (std::vector<std::string>{"a", " ", "\xff\xfe", " b"}));
+  EXPECT_EQ(pieces_of(Splitter::gpt2(), "a \xff\xfe b"),
+            (std::vector<std::string>{"a", " ", "\xff\xfe", " b"}));
 }
 
 TEST(Gpt2Pieces, LongOnesAreCutBetweenCharacters) {
   constexpr std::size_t kMax = Splitter::kMaxPiece;
-  const auto parts = pieces(Splitter::gpt2(), std::string(2 * kMax + 5, 'a') + " b");
+  const auto parts = pieces_of(Splitter::gpt2(), std::string(2 * kMax + 5, 'a') + " b");
   ASSERT_EQ(parts.size(), 4u);
   EXPECT_EQ(parts[0].size(), kMax);
   EXPECT_EQ(parts[2].size(), 5u);
   std::string wide;
   while (wide.size() <= kMax) wide += "中";  // 3 bytes each; kMax is not a multiple of 3
-  EXPECT_EQ(pieces(Splitter::gpt2(), wide)[0].size(), kMax / 3 * 3);
+  EXPECT_EQ(pieces_of(Splitter::gpt2(), wide)[0].size(), kMax / 3 * 3);
 }
 
 RC_GTEST_PROP(Pieces, JoinToTheText, ()) {
   const std::string text = *rc::gen::oneOf(any_text(false), any_bytes());
   for (const Splitter* splitter : {&Splitter::gpt2(), &Splitter::words()}) {
     std::string joined;
-    for (const std::string& piece : pieces(*splitter, text)) joined += piece;
+    for (const std::string& piece : pieces_of(*splitter, text)) joined += piece;
     RC_ASSERT(joined == text);
   }
 }
@@ -149,7 +145,7 @@ RC_GTEST_PROP(BpeTokenizer, TokensOfAPieceDoNotDependOnThoseBefore, ()) {
   static const auto tokenizer = bpe_tokenizer(kCorpus, 300);
   const std::string text = *any_text(false);
   Ids one_by_one;
-  for (const std::string& piece : pieces(Splitter::gpt2(), text + text)) {
+  for (const std::string& piece : pieces_of(Splitter::gpt2(), text + text)) {
     const Ids ids = tokenizer->encode(piece);
     one_by_one.insert(one_by_one.end(), ids.begin(), ids.end());
   }
@@ -184,7 +180,7 @@ std::vector<std::pair<std::int32_t, std::int32_t>> merges_by_definition(std::str
                                                                         std::size_t count) {
   std::vector<Ids> words;
   const auto order = bytes_in_gpt2_order();
-  for (const std::string& piece : pieces(Splitter::gpt2(), text)) {
+  for (const std::string& piece : pieces_of(Splitter::gpt2(), text)) {
     Ids& word = words.emplace_back();
     for (const char byte : piece) {
       word.push_back(static_cast<std::int32_t>(std::ranges::find(order, static_cast<unsigned char>(byte)) -

@@ -11,20 +11,12 @@
 #include "common/data/tokenizers/tokenizer_json.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(ChoiceLines, AreQuestions) {
   const auto choices = parse_choice_lines(
@@ -55,7 +47,7 @@ TEST(ChoiceLines, OfHellaSwagLoseTheirMarks) {
 TEST(ChoiceLines, ThatAreNoQuestionsAreNamed) {
   const std::string good = "{\"context\": \"a\", \"endings\": [\"b\", \"c\"], \"label\": 0}\n";
   const auto refused = [&](const std::string& line) {
-    return message_of([&] { parse_choice_lines(good + "\n" + line + "\n" + good); });
+    return refusal([&] { parse_choice_lines(good + "\n" + line + "\n" + good); });
   };
   EXPECT_EQ(refused("{\"context\": \"a\", \"endings\": [\"b\"], \"label\": 0}"),
             "line 3: 'endings' has 1, expected at least 2");
@@ -85,10 +77,11 @@ class ChoiceTasks : public testing::Test {
  protected:
   ChoiceTask load(const std::string& content, const Tokenizer& tokenizer, std::int64_t block_size = 100) {
     directory_.write("task", content);
-    return load_choice_task(directory_.path() / "task", "--task", tokenizer, block_size);
+    SingleProcess alone;
+    return load_choice_task(alone, directory_.path() / "task", "--task", tokenizer, block_size);
   }
   std::string refused(const std::string& content, const Tokenizer& tokenizer, std::int64_t block_size = 100) {
-    const std::string message = message_of([&] { load(content, tokenizer, block_size); });
+    const std::string message = refusal([&] { load(content, tokenizer, block_size); });
     const std::string begin = concat("--task: ", directory_.path() / "task", ": ");
     return message.starts_with(begin) ? message.substr(begin.size()) : message;
   }

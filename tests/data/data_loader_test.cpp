@@ -11,8 +11,9 @@
 #include "common/base/error.h"
 #include "common/data/batch_stream.h"
 #include "common/random/permutation.h"
+#include "tests/data/shards.h"
 
-namespace stagegpt {
+namespace stagegpt::test {
 namespace {
 
 TEST(Permutation, IsOneAndDependsOnTheKey) {
@@ -29,12 +30,6 @@ TEST(Permutation, IsOneAndDependsOnTheKey) {
   for (std::uint64_t i = 0; i < 1000; ++i)
     moved += permuted({7, 0, 0}, i, 1000) != permuted({7, 0, 1}, i, 1000);
   EXPECT_GT(moved, 900);
-}
-
-std::vector<std::int32_t> counting(int n) {
-  std::vector<std::int32_t> tokens(n);
-  std::iota(tokens.begin(), tokens.end(), 0);
-  return tokens;
 }
 
 TEST(DataLoader, TargetsAreTheNextTokens) {
@@ -154,25 +149,5 @@ TEST(BatchStream, GivesOneSubBatchOfAllMicroStepsThenTheNext) {
   }
 }
 
-TEST(StepDivision, RefusesABatchThatDoesNotDivideAndNamesThoseThatWould) {
-  const auto message = [&](std::int64_t batch_size, int ranks, bool reproducible) {
-    try {
-      divide_step(batch_size, 1, 0, ranks, reproducible ? 8 : 0);
-    } catch (const UserError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  EXPECT_EQ(message(10, 4, false),
-            "--batch-size: 10 is not divisible by the number of ranks, 4; use 8 or 12");
-  EXPECT_EQ(message(3, 4, false), "--batch-size: 3 is not divisible by the number of ranks, 4; use 4");
-  EXPECT_EQ(message(8, 4, false), "");
-  EXPECT_EQ(message(12, 4, true),
-            "--batch-size: 12 is not divisible by the 8 sub-batches of --reproducible; use 8 or 16");
-  EXPECT_EQ(message(24, 3, true), "--reproducible: expected 1, 2, 4 or 8 ranks, not 3");
-  EXPECT_EQ(message(24, 16, true), "--reproducible: expected 1, 2, 4 or 8 ranks, not 16");
-  for (const int ranks : {1, 2, 4, 8}) EXPECT_EQ(message(24, ranks, true), "");
-}
-
 }  // namespace
-}  // namespace stagegpt
+}  // namespace stagegpt::test

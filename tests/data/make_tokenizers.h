@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/data/tokenizers/bpe_trainer.h"
 #include "common/data/tokenizers/char_tokenizer.h"
@@ -11,10 +13,16 @@
 
 namespace stagegpt::test {
 
+inline std::vector<std::string> pieces_of(const Splitter& splitter, std::string_view text) {
+  std::vector<std::string> pieces;
+  Splitter::Cursor cursor(splitter, text);
+  for (std::string_view piece; cursor.next(piece);) pieces.emplace_back(piece);
+  return pieces;
+}
+
 inline PieceCounts count_pieces(const Splitter& splitter, std::string_view text) {
   PieceCounts counts;
-  Splitter::Cursor cursor(splitter, text);
-  for (std::string_view piece; cursor.next(piece);) counts.add(piece);
+  for (const std::string& piece : pieces_of(splitter, text)) counts.add(piece);
   return counts;
 }
 

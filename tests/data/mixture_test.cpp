@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <numeric>
 
 #include "common/base/error.h"
 #include "common/data/data_loader.h"
+#include "tests/data/shards.h"
 #include "tests/support/program.h"
 #include "tests/support/refusal.h"
 
@@ -79,18 +79,13 @@ TEST(Mixture, HasAbsolutePaths) {
   EXPECT_EQ(with_absolute_paths("a.txt"), here + "/a.txt");
 }
 
-// Tokens 0, 1, 2, …, so that a token tells its position. Part 0 has the first 1,000.
+// Part 0 has the first 1,000 tokens.
 struct MixedLoader {
   static constexpr std::int64_t kT = 10, kFirst = 1000, kSecond = 505;
 
   explicit MixedLoader(Shares shares = {7000, 3000}, std::uint64_t seed = 1)
-      : loader(counting(), kT, seed, {{kFirst, shares[0]}, {kSecond, shares[1]}}) {}
+      : loader(counting(kFirst + kSecond), kT, seed, {{kFirst, shares[0]}, {kSecond, shares[1]}}) {}
 
-  static std::vector<std::int32_t> counting() {
-    std::vector<std::int32_t> tokens(kFirst + kSecond);
-    std::iota(tokens.begin(), tokens.end(), 0);
-    return tokens;
-  }
   // The first token of each sample.
   std::vector<std::int64_t> begins(std::int64_t first, std::int64_t count) const {
     const Batch batch = loader.shuffled(first, count);
@@ -161,9 +156,7 @@ TEST(MixedSamples, OfTheNextBlockAreTheNextOnesOfEachPart) {
 // Parts of one size that were shuffled alike would have the same windows.
 TEST(MixedSamples, OfTwoPartsAreShuffledIndependently) {
   constexpr std::int32_t kSize = 1000;
-  std::vector<std::int32_t> tokens(2 * kSize);
-  std::iota(tokens.begin(), tokens.end(), 0);
-  const DataLoader loader(tokens, 10, 3, {{kSize, 5000}, {kSize, 5000}});
+  const DataLoader loader(counting(2 * kSize), 10, 3, {{kSize, 5000}, {kSize, 5000}});
   const Batch batch = loader.shuffled(0, kMixtureBlock);
   std::vector<std::int32_t> begins[2];
   for (std::size_t i = 0; i < batch.ids.size(); i += 10)
@@ -174,7 +167,7 @@ TEST(MixedSamples, OfTwoPartsAreShuffledIndependently) {
 }
 
 TEST(MixedSamples, OfOnePartAreThoseWithoutAMixture) {
-  const auto tokens = MixedLoader::counting();
+  const auto tokens = counting(MixedLoader::kFirst + MixedLoader::kSecond);
   const DataLoader one(tokens, 10, 1, {{std::ssize(tokens), kMixtureBlock}}), plain(tokens, 10, 1);
   EXPECT_EQ(one.shuffled(9'990, 20).ids, plain.shuffled(9'990, 20).ids);
 }
@@ -188,9 +181,7 @@ TEST(MixedSamples, DoNotDependOnHowTheyAreFetched) {
 
 TEST(MixedSamples, NeedAWindowOfEachPart) {
   const auto loader = [](std::int64_t first, std::int64_t second, std::int64_t share) {
-    return internal_error([&] {
-      DataLoader(MixedLoader::counting(), 10, 1, {{first, 7000}, {second, share}});
-    });
+    return internal_error([&] { DataLoader(counting(1505), 10, 1, {{first, 7000}, {second, share}}); });
   };
   EXPECT_EQ(loader(1495, 10, 3000), "data loader: 10 tokens, expected more than 10");
   EXPECT_EQ(loader(1000, 500, 3000), "data loader: a mixture of 1500 of 1505 tokens, with shares of 10000");

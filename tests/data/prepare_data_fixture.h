@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "common/base/error.h"
 #include "common/data/token_sequence.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "tests/data/shards.h"
@@ -42,6 +44,11 @@ class PrepareData : public testing::Test {
     const ProgramResult result = run(arguments);
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     return result;
+  }
+  // Runs a shell's command in the directory, with its output in out.log.
+  int shell(const std::string& command) const {
+    return std::system(
+        concat("cd '", directory.path().string(), "' && { ", command, "; } >out.log 2>&1").c_str());
   }
   Ids tokens(const std::string& output, const std::string& part) const {
     TokenSequence sequence;

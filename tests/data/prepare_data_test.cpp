@@ -130,22 +130,14 @@ TEST_F(PrepareData, SplitsBeforeAShortSpecialToken) {
   EXPECT_EQ(text.split(3.0 / 13), 10);
 }
 
+// A pipe that delivers the text in two pieces.
 TEST_F(PrepareData, ReadsStandardInputAndPipes) {
   directory.write("text.txt", story(50));
-  const std::string program = std::string(STAGEGPT_BIN_DIR) + "/prepare_data";
-  const std::string enter = "cd '" + directory.path().string() + "' && ";
-  ASSERT_EQ(std::system(
-                (enter + "cat text.txt | '" + program + "' --input - --output piped >out.log 2>&1").c_str()),
-            0)
-      << read_bytes(directory.path() / "out.log");
   prepare("file", {"--input", "text.txt"});
-  // A pipe that delivers the text in two pieces gives the same tokens.
-  ASSERT_EQ(std::system((enter + "{ head -c 700 text.txt; sleep 0.2; tail -c +701 text.txt; } | '" + program +
-                         "' --input - --output pieces >out.log 2>&1")
-                            .c_str()),
+  ASSERT_EQ(shell(concat("{ head -c 700 text.txt; sleep 0.2; tail -c +701 text.txt; } | '", STAGEGPT_BIN_DIR,
+                         "/prepare_data' --input - --output piped")),
             0)
       << read_bytes(directory.path() / "out.log");
-  EXPECT_EQ(tokens("pieces", "train"), tokens("file", "train"));
   EXPECT_EQ(tokens("piped", "train"), tokens("file", "train"));
   EXPECT_EQ(tokens("piped", "val"), tokens("file", "val"));
 }
@@ -181,12 +173,11 @@ TEST_F(PrepareData, TakesOverWhatAnInterruptedRunLeft) {
 TEST_F(PrepareData, LeavesNothingThatLooksWholeWhenItIsKilled) {
   directory.write("text.txt", story(40'000));
   // Kills the program when the third of its tens of thousands of shards is complete.
-  directory.write("kill.sh",
-                  "cd '" + directory.path().string() + "'\n'" + STAGEGPT_BIN_DIR +
-                      "/prepare_data' --input text.txt --tokenizer char --shard-tokens 40 --output out &\n"
-                      "while [ ! -e out.partial/train_000003.bin ]; do\n"
-                      "  kill -0 $! || exit 1\n  sleep 0.01\ndone\nkill -KILL $!\nwait $!\n[ $? = 137 ]\n");
-  ASSERT_EQ(std::system(("sh '" + (directory.path() / "kill.sh").string() + "' 2>/dev/null").c_str()), 0);
+  ASSERT_EQ(shell(concat("'", STAGEGPT_BIN_DIR,
+                         "/prepare_data' --input text.txt --tokenizer char --shard-tokens 40 --output out &\n"
+                         "while [ ! -e out.partial/train_000003.bin ]; do\n"
+                         "  kill -0 $! || exit 1\n  sleep 0.01\ndone\nkill -KILL $!\nwait $!\n[ $? = 137 ]")),
+            0);
   EXPECT_FALSE(fs::exists(directory.path() / "out"));
   ASSERT_TRUE(fs::exists(directory.path() / "out.partial/train_000000.bin"));
   const ProgramResult result =
@@ -407,15 +398,17 @@ TEST_F(PrepareData, WritesWideTokensForAWideVocabulary) {
             1024 + 4 * tokens("[out]", "train").size());
   CorpusConfig config;
   config.data = (directory.path() / "[out]").string();
-  EXPECT_EQ(load_corpus(config, 16, 1).validation.size(), 6600);
+  SingleProcess alone;
+  EXPECT_EQ(load_shared_corpus(alone, config, 16, 1).validation.size(), 6600);
 }
 
 TEST_F(PrepareData, TakesMoreFilesThanMayBeOpen) {
   for (int i = 0; i < 300; ++i) directory.write("part" + std::to_string(i) + ".txt", "text");
-  const std::string command =
-      "cd '" + directory.path().string() + "' && ulimit -n 64 && '" + STAGEGPT_BIN_DIR +
-      "/prepare_data' --input 'part*.txt' --vocab-size 257 --val-fraction 0 --output out >out.log 2>&1";
-  ASSERT_EQ(std::system(command.c_str()), 0) << read_bytes(directory.path() / "out.log");
+  ASSERT_EQ(
+      shell(concat("ulimit -n 64 && '", STAGEGPT_BIN_DIR,
+                   "/prepare_data' --input 'part*.txt' --vocab-size 257 --val-fraction 0 --output out")),
+      0)
+      << read_bytes(directory.path() / "out.log");
   EXPECT_EQ(tokens("out", "train").size(), 300u * 4 + 299);
 }
 

@@ -1,11 +1,9 @@
 // A signal stops reading and tokenizing.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
-#include "common/data/token_shard.h"
 #include "common/data/tokenize.h"
 #include "tests/data/make_tokenizers.h"
+#include "tests/data/shards.h"
 #include "tests/support/program.h"
 #include "tests/support/stop_request.h"
 
@@ -34,11 +32,7 @@ TEST(StopWhile, MergesAreLearnt) {
 TEST(StopWhile, ShardsAreVerified) {
   const ScratchDirectory directory;
   const auto path = directory.path() / "a.bin";
-  TokenShardWriter writer(path, 2);
-  std::vector<std::int32_t> ids(1000);
-  std::iota(ids.begin(), ids.end(), 0);
-  writer.append(ids);
-  writer.finish();
+  write_shard(path, counting(1000));
   const TokenShard shard(path, "--data");
   EXPECT_EXIT(exit_as_stopped([&] { shard.verify(1000); }), kGivenUp, "");
 }

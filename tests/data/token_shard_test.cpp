@@ -60,12 +60,7 @@ TEST(TokenShard, LooksLikeNoneUntilItIsFinished) {
 class TokenShardRefuses : public testing::Test {
  protected:
   void refuse(const std::string& bytes, const std::string& says) const {
-    try {
-      const TokenShard shard(directory.write("bad.bin", bytes), "--data");
-      ADD_FAILURE() << "accepted, expected: " << says;
-    } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
+    expect_refusal([&] { TokenShard(directory.write("bad.bin", bytes), "--data"); }, says);
   }
   std::string with_header(std::size_t index, std::int32_t value) const {
     write_shard(directory.path() / "good.bin", {1, 2, 3});
@@ -103,14 +98,7 @@ TEST_F(TokenShardRefuses, ATokenOutsideTheVocabularyByItsPlace) {
   ids[2'150'000] = 7;
   write_shard(directory.path() / "a.bin", ids);
   const TokenShard shard(directory.path() / "a.bin", "--data");
-  try {
-    shard.verify(7);
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("token 2150000 is 7, outside the vocabulary of 7"),
-              std::string::npos)
-        << error.what();
-  }
+  expect_refusal([&] { shard.verify(7); }, "token 2150000 is 7, outside the vocabulary of 7");
 }
 
 // A shard of several blocks.

@@ -165,12 +165,7 @@ RC_GTEST_PROP(SafeCut, OfBpeChangesNoTokens, ()) {
   expect_safe_cut(*tokenizer, *any_text(false), *any_text(false), special);
 }
 
-std::vector<std::string> gpt2_pieces(std::string_view text) {
-  std::vector<std::string> pieces;
-  Splitter::Cursor cursor(Splitter::gpt2(), text);
-  for (std::string_view piece; cursor.next(piece);) pieces.emplace_back(piece);
-  return pieces;
-}
+std::vector<std::string> gpt2_pieces(std::string_view text) { return pieces_of(Splitter::gpt2(), text); }
 
 // The pieces of text + more, split separately before and after the safe cut of `text`.
 std::vector<std::string> pieces_across_cut(const std::string& text, const std::string& more) {

@@ -1,7 +1,6 @@
 // Training on token shards, from prepare_data or from llm.c, valid and damaged.
 #include <cstdlib>
 #include <iterator>
-#include <numeric>
 
 #include "common/base/error.h"
 #include "common/data/corpus.h"
@@ -34,11 +33,10 @@ TEST_F(PrepareData, TrainingOpensMoreShardsThanTheLimitAtFirst) {
   prepare("out", {"--input", "text.txt", "--tokenizer", "char", "--shard-tokens", "60"});
   ASSERT_GT(std::distance(fs::directory_iterator(directory.path() / "out"), {}), 100);
   const auto trained = [&](const std::string& limits) {
-    return std::system(
-        concat("cd '", directory.path().string(), "' && ", limits, " && '", STAGEGPT_BIN_DIR,
+    return shell(
+        concat(limits, " && '", STAGEGPT_BIN_DIR,
                "/stage0_train' --data out --n-layer 1 --n-head 1 --n-embd 8 --block-size 8 --steps 1 "
-               "--batch-size 2 --threads 1 --eval-tokens 8 --max-new-tokens 0 >out.log 2>&1")
-            .c_str());
+               "--batch-size 2 --threads 1 --eval-tokens 8 --max-new-tokens 0"));
   };
   EXPECT_EQ(trained("ulimit -Sn 64"), 0) << read_bytes(directory.path() / "out.log");
   EXPECT_NE(trained("ulimit -n 64"), 0);
@@ -149,12 +147,11 @@ TEST_F(BadShards, NamedTrainGoWithThoseNamedVal) {
   };
   EXPECT_TRUE(says("1,000 tokens for training"));
   fs::remove(directory.path() / "llmc/story_val.bin");
-  Ids counting(280);
-  std::iota(counting.begin(), counting.end(), 0);
-  write_shard("llmc/counting_train.bin", counting);
+  write_shard("llmc/counting_train.bin", counting(280));
   CorpusConfig config;
   config.data = (directory.path() / "llmc/counting_train.bin").string();
-  const Corpus corpus = load_corpus(config, 16, 1);
+  SingleProcess alone;
+  const Corpus corpus = load_shared_corpus(alone, config, 16, 1);
   EXPECT_EQ(corpus.train.size(), 252);
   EXPECT_EQ(corpus.train.read(251, 1), Ids{251});
   EXPECT_EQ(corpus.validation.read(0, 1), Ids{252});

@@ -28,7 +28,8 @@ class DataFlags : public testing::Test {
     for (const std::string& argument : arguments) argv.push_back(argument.c_str());
     command_line.parse(static_cast<int>(argv.size()), argv.data());
     flags.resolve();
-    return load_corpus(flags.corpus(), flags.model.config().block_size, /*threads=*/1);
+    SingleProcess alone;
+    return load_shared_corpus(alone, flags.corpus(), flags.model.config().block_size, /*threads=*/1);
   }
   static std::string text_of(const Corpus& corpus, const TokenSequence& tokens) {
     return corpus.tokenizer->decode(tokens.read(0, tokens.size()));

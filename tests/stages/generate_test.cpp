@@ -1,9 +1,6 @@
 // Tests of the program stage0_generate.
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 
 #include "common/base/error.h"
@@ -120,20 +117,6 @@ TEST_F(Generate, WritesTheSampleOfATraining) {
   EXPECT_NE(samples[2], samples[3]) << "the prompt makes no difference";
 }
 
-TEST_F(Generate, DrawsTheSameFromTheSameSeed) {
-  const Arguments draws = {"--prompt", "the", "--max-new-tokens", "60", "--temperature", "1.5"};
-  EXPECT_EQ(text(with(draws, {"--seed", "4"})), text(with(draws, {"--seed", "4"})));
-  EXPECT_NE(text(with(draws, {"--seed", "4"})), text(with(draws, {"--seed", "5"})));
-}
-
-TEST_F(Generate, WritesSeveralSamples) {
-  const nlohmann::json three =
-      json({"--num-samples", "3", "--prompt", "the", "--max-new-tokens", "30", "--temperature", "1.5"});
-  ASSERT_EQ(three["samples"].size(), 3);
-  EXPECT_NE(three["samples"][0]["text"], three["samples"][1]["text"]);
-  EXPECT_NE(three["samples"][1]["text"], three["samples"][2]["text"]);
-}
-
 TEST_F(Generate, StopsAtTheEndOfTheText) {
   const nlohmann::json many = json({"--num-samples", "50", "--max-new-tokens", "60", "--temperature", "2"});
   int ended = 0;
@@ -178,14 +161,14 @@ TEST_F(Generate, EchoesNoPromptThatItCannotUse) {
 
 TEST_F(Generate, AnswersPromptsFromStandardInput) {
   directory.write("prompts", "the cat\r\nTHE DOG\nthe mat");
-  const std::string command = concat("\"", STAGEGPT_BIN_DIR, "/stage0_generate\" --model run --threads 1 ",
-                                     "--interactive --max-new-tokens 5 < prompts > written 2> errors");
-  ASSERT_EQ(std::system(concat("cd '", directory.path().string(), "' && ", command).c_str()), 0);
-  const std::string written = read_bytes(in("written"));
+  const ProgramResult result =
+      generate({"--interactive", "--max-new-tokens", "5"}, {.input_from = in("prompts")});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const std::string& written = result.output;
   EXPECT_TRUE(written.starts_with("the cat")) << written;
   EXPECT_NE(written.find("\nthe mat"), std::string::npos) << written;
   EXPECT_EQ(written.find_first_of("\rD"), std::string::npos) << written;
-  EXPECT_NE(read_bytes(in("errors")).find("the character 'T' is not in the vocabulary"), std::string::npos);
+  EXPECT_NE(result.errors.find("the character 'T' is not in the vocabulary"), std::string::npos);
 }
 
 // The output cannot be written, so the program ends at the first of a million texts.
@@ -196,11 +179,9 @@ TEST_F(Generate, EndsWhenItsOutputCannotBeWritten) {
 }
 
 TEST_F(Generate, SaysThatItsInputCannotBeRead) {
-  const std::string command = concat("\"", STAGEGPT_BIN_DIR, "/stage0_generate\" --model run --threads 1 ",
-                                     "--interactive < . > written 2> errors");
-  const int status = std::system(concat("cd '", directory.path().string(), "' && ", command).c_str());
-  EXPECT_EQ(WEXITSTATUS(status), 1);
-  EXPECT_EQ(read_bytes(in("errors")), "stage0_generate: standard input cannot be read\n");
+  const ProgramResult result = generate({"--interactive"}, {.input_from = directory.path()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.errors, "stage0_generate: standard input cannot be read\n");
 }
 
 TEST_F(Generate, RefusesWhatItCannotUse) {
@@ -216,9 +197,6 @@ TEST_F(Generate, RefusesWhatItCannotUse) {
   expect_refused({"--temperature", "1e-300"}, "0 to 1000 that f32 can hold (1.17549e-38 to 3.40282e+38)");
   expect_refused({"--tokenizer-path", "text.txt"}, "--tokenizer-path");
   expect_refused({"--prompt", "THE"}, "--prompt");  // the text had no capitals
-  expect_refused({"--keep-context"}, "--keep-context: is for --interactive\n");
-  expect_refused({"--interactive", "--keep-context", "--num-samples", "2"},
-                 "--num-samples: expected 1 with --keep-context, got 2\n");
   expect_refused({"--interactive", "--json"}, "--json: cannot be combined with --interactive");
   const auto without = [&](const Arguments& arguments) {
     return run_program("stage0_generate", arguments, directory.path()).errors;

@@ -1,6 +1,8 @@
 // The error message of a call.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <string>
 
@@ -16,6 +18,13 @@ inline std::string refusal(const std::function<void()>& read) {
     return error.what();
   }
   return "";
+}
+
+// Expects that `read` throws a UserError whose message contains `says`.
+inline void expect_refusal(const std::function<void()>& read, const std::string& says) {
+  const std::string message = refusal(read);
+  EXPECT_NE(message.find(says), std::string::npos)
+      << (message.empty() ? "accepted" : message) << "\nexpected: " << says;
 }
 
 // The message of the InternalError that `call` throws; "" if it throws none.

@@ -131,11 +131,16 @@ Ids written(Context& context, const Ids& prompt, std::int64_t n, const SamplingC
   return ids;
 }
 
-TEST(Generate, WritesTheMostProbableAsRecomputationDoes) {
-  const auto backend = make_cpu_backend(2);
-  Gpt2 model(*backend, tiny(12));
-  model.parameters().initialize(5);
-  Context context(*backend, model, alone);
+class Generate : public testing::Test {
+ protected:
+  Generate() { model.parameters().initialize(5); }
+
+  const std::unique_ptr<Backend> backend = make_cpu_backend(2);
+  Gpt2 model{*backend, tiny(12)};
+  Context context{*backend, model, alone};
+};
+
+TEST_F(Generate, WritesTheMostProbableAsRecomputationDoes) {
   Ids tokens = {3, 1, 4};
   const Ids text = written(context, tokens, 60, {.temperature = 0});
   for (const std::int32_t id : text) {
@@ -145,11 +150,7 @@ TEST(Generate, WritesTheMostProbableAsRecomputationDoes) {
   }
 }
 
-TEST(Generate, WritesOnlyTokensThatTheTokenizerHas) {
-  const auto backend = make_cpu_backend(2);
-  Gpt2 model(*backend, tiny(12));
-  model.parameters().initialize(5);
-  Context context(*backend, model, alone);
+TEST_F(Generate, WritesOnlyTokensThatTheTokenizerHas) {
   Ids tokens = {3, 1, 4};
   const std::vector<float> logits = recomputed(*backend, model, tokens);
   const std::int32_t best = static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
@@ -161,11 +162,8 @@ TEST(Generate, WritesOnlyTokensThatTheTokenizerHas) {
     EXPECT_LT(id, 3);
 }
 
-TEST(Generate, DependsOnTheSeedAndTheSampleAlone) {
-  const auto backend = make_cpu_backend(2);
-  Gpt2 model(*backend, tiny(12));
-  model.parameters().initialize(5);
-  Context context(*backend, model, alone), another(*backend, model, alone);
+TEST_F(Generate, DependsOnTheSeedAndTheSampleAlone) {
+  Context another(*backend, model, alone);
   const Ids first = written(context, {3}, 40, {.seed = 1}),
             second = written(context, {3}, 40, {.seed = 1}, 1);
   EXPECT_EQ(written(another, {3}, 40, {.seed = 1}), first);
@@ -174,11 +172,7 @@ TEST(Generate, DependsOnTheSeedAndTheSampleAlone) {
   EXPECT_NE(written(context, {3}, 40, {.seed = 2}), first);
 }
 
-TEST(Generate, HasTheSeedOfTheProgramsUnlessOneIsGiven) {
-  const auto backend = make_cpu_backend(1);
-  Gpt2 model(*backend, tiny(12));
-  model.parameters().initialize(5);
-  Context context(*backend, model, alone);
+TEST_F(Generate, HasTheSeedOfTheProgramsUnlessOneIsGiven) {
   EXPECT_EQ(written(context, {3}, 40, {}), written(context, {3}, 40, {.seed = 1337}));
 }
 
@@ -246,21 +240,14 @@ TEST(Context, TakesTheMeanOfRanksThatDifferByRounding) {
 }
 
 // With zero weights, all tokens have the same probability.
-TEST(Generate, DrawsEachTokenAnew) {
-  const auto backend = make_cpu_backend(1);
-  Gpt2 model(*backend, tiny(12));
+TEST_F(Generate, DrawsEachTokenAnew) {
   backend->fill(model.parameters().weights(), 0);
-  Context context(*backend, model, alone);
   const Ids text = written(context, {3}, 400, {});
   std::set<std::int32_t> different(text.begin(), text.end());
   EXPECT_GT(std::ssize(different), kVocabulary / 2);
 }
 
-TEST(Generate, EndsWhenItIsToldTo) {
-  const auto backend = make_cpu_backend(1);
-  Gpt2 model(*backend, tiny(12));
-  model.parameters().initialize(5);
-  Context context(*backend, model, alone);
+TEST_F(Generate, EndsWhenItIsToldTo) {
   int tokens = 0;
   generate(context, {3}, 40, {}, 0, [&](std::int32_t) { return ++tokens < 7; });
   EXPECT_EQ(tokens, 7);
@@ -278,25 +265,19 @@ class Phases final : public RankGroup {
   std::vector<std::string> entered;
 };
 
-TEST(Generate, IsWatchedWhileItComputesAndNotWhileItIsRead) {
-  const auto backend = make_cpu_backend(1);
-  Gpt2 model(*backend, tiny(12));
-  model.parameters().initialize(5);
+TEST_F(Generate, IsWatchedWhileItComputesAndNotWhileItIsRead) {
   Phases group;
   SelfCommunicator communicator(group);
-  Context context(*backend, model, communicator);
-  generate(context, {3}, 2, {}, 0, [&](std::int32_t) {
+  Context watched(*backend, model, communicator);
+  generate(watched, {3}, 2, {}, 0, [&](std::int32_t) {
     EXPECT_EQ(group.entered.back(), kUnwatched);
     return true;
   });
   EXPECT_EQ(group.entered, (std::vector<std::string>{"generation", kUnwatched, "generation", kUnwatched}));
 }
 
-TEST(Generate, RefusesLogitsThatAreNotFinite) {
-  const auto backend = make_cpu_backend(1);
-  Gpt2 model(*backend, tiny(12));
+TEST_F(Generate, RefusesLogitsThatAreNotFinite) {
   backend->fill(model.parameters().weights(), std::numeric_limits<double>::quiet_NaN());
-  Context context(*backend, model, alone);
   EXPECT_THROW(written(context, {3}, 1, {}), std::runtime_error);
 }
 

@@ -8,6 +8,7 @@
 #include "common/base/json.h"
 #include "common/data/tokenizers/byte_alphabet.h"
 #include "common/data/tokenizers/splitter.h"
+#include "common/data/tokenizers/tokenizer_json.h"
 
 namespace stagegpt {
 namespace {
@@ -125,16 +126,16 @@ void BpeTokenizer::encode_text(std::string_view text, std::vector<std::int32_t>&
 std::size_t BpeTokenizer::cut_text(std::string_view text) const { return Splitter::gpt2().safe_cut(text); }
 
 Json BpeTokenizer::hugging_face() const {
-  Json vocab = Json::object(), merges = Json::array();
-  const auto name = [&](std::int32_t id) {
+  std::vector<std::string> names;
+  for (std::int32_t id = 0; id < size(); ++id) {
     const std::string& token = vocabulary().tokens[static_cast<std::size_t>(id)];
-    return is_special(id) ? token : to_byte_alphabet(token);
-  };
-  // An ordered_json object is a vector. Appending to it directly avoids the linear search of its own
-  // insertion.
-  auto& entries = vocab.get_ref<Json::object_t&>();
-  for (std::int32_t id = 0; id < size(); ++id) entries.emplace_back(name(id), id);
-  for (const Merge& merge : merges_) merges.push_back(name(merge.left) + ' ' + name(merge.right));
+    names.push_back(is_special(id) ? token : to_byte_alphabet(token));
+  }
+  Json merges = Json::array();
+  for (const Merge& merge : merges_) {
+    merges.push_back(names[static_cast<std::size_t>(merge.left)] + ' ' +
+                     names[static_cast<std::size_t>(merge.right)]);
+  }
   const Json byte_level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
   return {{"pre_tokenizer", byte_level},
@@ -148,7 +149,7 @@ Json BpeTokenizer::hugging_face() const {
             {"fuse_unk", false},
             {"byte_fallback", false},
             {"ignore_merges", false},
-            {"vocab", std::move(vocab)},
+            {"vocab", vocabulary_json(names)},
             {"merges", std::move(merges)}}}};
 }
 

@@ -10,17 +10,6 @@ namespace {
 
 constexpr std::int32_t kUnknown = -1;
 
-// Calls use(character) for each character of `text`.
-template <class Use>
-void for_each_character(std::string_view text, const Use& use) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = utf8_length(text, at);
-    if (length == 0) user_error("the text is not UTF-8: no character begins at byte ", at);
-    use(text.substr(at, length));
-    at += length;
-  }
-}
-
 }  // namespace
 
 CharTokenizer::CharTokenizer(Vocabulary vocabulary_in) : Tokenizer(std::move(vocabulary_in)) {
@@ -41,7 +30,7 @@ CharTokenizer::CharTokenizer(Vocabulary vocabulary_in) : Tokenizer(std::move(voc
 
 void CharTokenizer::encode_text(std::string_view text, std::vector<std::int32_t>& ids) const {
   ids.reserve(ids.size() + text.size());
-  for_each_character(text, [&](std::string_view character) {
+  each_character(text, [&](std::string_view character) {
     const char32_t c = utf8_code_point(character);
     std::int32_t id = kUnknown;
     if (c < ascii_.size()) {
@@ -66,7 +55,7 @@ Json CharTokenizer::hugging_face() const {
 
 void count_characters(std::string_view text, PieceCounts& counts) {
   std::array<std::int64_t, 128> ascii{};
-  for_each_character(text, [&](std::string_view character) {
+  each_character(text, [&](std::string_view character) {
     if (character.size() == 1) {
       ++ascii[static_cast<unsigned char>(character[0])];
     } else {

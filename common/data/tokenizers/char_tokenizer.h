@@ -29,7 +29,7 @@ class CharTokenizer final : public Tokenizer {
   std::unordered_map<char32_t, std::int32_t> others_;
 };
 
-// Counts the characters of a text. Throws UserError unless it is UTF-8.
+// Counts the characters of a text, which is UTF-8.
 void count_characters(std::string_view text, PieceCounts& counts);
 
 // A vocabulary of the counted characters in order of code point, then the end of text.

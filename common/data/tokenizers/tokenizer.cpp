@@ -22,6 +22,8 @@ Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary))
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
+  const std::size_t valid = needs_utf8() ? utf8_prefix(text) : text.size();
+  if (valid < text.size()) user_error("the text is not UTF-8: no character begins at byte ", valid);
   std::vector<std::int32_t> ids;
   if (special == SpecialTokens::as_text) {
     encode_text(text, ids);

@@ -64,6 +64,7 @@ class Tokenizer {
   explicit Tokenizer(Vocabulary vocabulary);
 
  private:
+  // `text` is UTF-8 if needs_utf8().
   virtual void encode_text(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
   virtual std::size_t cut_text(std::string_view text) const = 0;
 

@@ -163,18 +163,22 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(const nlohmann::json& json) {
   });
 }
 
-Json word_level_json(const Vocabulary& vocabulary, const std::string& pattern, const std::string& unknown) {
-  Json vocab = Json::object();
+Json vocabulary_json(const std::vector<std::string>& names) {
+  Json ids = Json::object();
   // An ordered_json object is a vector. Appending to it directly avoids the linear search of its own
   // insertion.
-  auto& entries = vocab.get_ref<Json::object_t&>();
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
-    entries.emplace_back(vocabulary.tokens[id], id);
+  auto& entries = ids.get_ref<Json::object_t&>();
+  for (std::size_t id = 0; id < names.size(); ++id) entries.emplace_back(names[id], id);
+  return ids;
+}
+
+Json word_level_json(const Vocabulary& vocabulary, const std::string& pattern, const std::string& unknown) {
   return {
       {"pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}}},
       {"decoder", {{"type", "Fuse"}}},
-      {"model", {{"type", "WordLevel"}, {"vocab", std::move(vocab)}, {"unk_token", unknown}}}};
+      {"model",
+       {{"type", "WordLevel"}, {"vocab", vocabulary_json(vocabulary.tokens)}, {"unk_token", unknown}}}};
 }
 
 }  // namespace stagegpt

@@ -26,6 +26,9 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(const nlohmann::json& json);
 // A regular expression that matches any single character.
 inline constexpr const char* kOneCharacter = R"([\s\S])";
 
+// {"name": id, …} in the order of ids.
+Json vocabulary_json(const std::vector<std::string>& names);
+
 // Hugging Face's WordLevel model, which looks up whole pieces in its vocabulary: pre_tokenizer, decoder and
 // model. The pieces are the matches of `pattern`. `unknown` is the token for
 // pieces that are not in the vocabulary. Decoding concatenates tokens without spaces.

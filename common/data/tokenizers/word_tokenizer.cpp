@@ -6,7 +6,6 @@
 #include "common/base/json.h"
 #include "common/data/tokenizers/splitter.h"
 #include "common/data/tokenizers/tokenizer_json.h"
-#include "common/data/utf8.h"
 
 namespace stagegpt {
 
@@ -21,8 +20,6 @@ WordTokenizer::WordTokenizer(Vocabulary vocabulary_in) : Tokenizer(std::move(voc
 }
 
 void WordTokenizer::encode_text(std::string_view text, std::vector<std::int32_t>& ids) const {
-  const std::size_t valid = utf8_prefix(text);
-  if (valid < text.size()) user_error("the text is not UTF-8: no character begins at byte ", valid);
   Splitter::Cursor cursor(Splitter::words(), text);
   for (std::string_view piece; cursor.next(piece);) {
     const auto known = ids_.find(piece);
