@@ -221,10 +221,9 @@ TEST_F(ReportDirectoryTest, HoldsTheReportsAndTheRuns) {
   scratch_.write("report/runs/old", "");
   std::set<std::string> names;
   for (const auto& file : fs::directory_iterator(path())) names.insert(file.path().filename());
-  EXPECT_EQ(names, (std::set<std::string>{"index.html", "profiles", "results.csv", "results.json", "runs"}));
+  EXPECT_EQ(names, (std::set<std::string>{"index.html", "profiles", "results.json", "runs"}));
   EXPECT_TRUE(stagegpt::test::read_bytes(path() / "results.json")
                   .starts_with("{\n \"format\": \"stagegpt comparison\",\n"));
-  EXPECT_TRUE(stagegpt::test::read_bytes(path() / "results.csv").starts_with("name,stage,"));
   EXPECT_TRUE(stagegpt::test::read_bytes(path() / "index.html").starts_with("<!doctype html>"));
 
   EXPECT_EQ(refused(false), "--output: \"report\" contains a comparison; --overwrite replaces it");

@@ -1,7 +1,5 @@
-// From measurements to reports: medians, ratios, JSON, CSV, tables and the page.
+// From measurements to reports: medians, ratios, JSON, tables and the page.
 #include <gtest/gtest.h>
-
-#include <sstream>
 
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -64,23 +62,6 @@ TEST(Speeds, NeedStepsAfterTheWarmUp) {
   const Json json = Json::parse(results_json(comparison).dump());
   EXPECT_TRUE(json["speed"].empty());
   EXPECT_TRUE(json["contestants"][0]["trials"][0]["tokens_per_second"].is_null());
-  EXPECT_NE(results_csv(comparison).find("stage0-batch-8,0,CPU,1,1,1,2,8,false,1,5,,,"), std::string::npos)
-      << results_csv(comparison);
-}
-
-TEST(ResultsCsv, HasALineForEachTrial) {
-  const std::string csv = results_csv(made_comparison());
-  std::istringstream lines(csv);
-  std::size_t count = 0, fields = 0;
-  for (std::string line; std::getline(lines, line); ++count) {
-    const auto here = static_cast<std::size_t>(std::ranges::count(line, ','));
-    if (count == 0) fields = here;
-    EXPECT_EQ(here, fields) << line;
-    EXPECT_TRUE(line.ends_with('\r'));
-  }
-  EXPECT_EQ(count, 1 + 6u);
-  EXPECT_NE(csv.find("stage1-2-ranks-batch-8,1,CPU,2,1,1,1,8,false,2,5,2560.0,100.0,"), std::string::npos)
-      << csv;
 }
 
 TEST(Escaped, IsTextInHtml) {

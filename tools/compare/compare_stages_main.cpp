@@ -51,7 +51,7 @@ struct CompareFlags {
 void CompareFlags::add(CommandLine& command_line) {
   command_line.group("Report");
   command_line.text("--output", output,
-                    "directory to create, with index.html, results.json, results.csv, runs/ and profiles/");
+                    "directory to create, with index.html, results.json, runs/ and profiles/");
   command_line.toggle("--overwrite", overwrite, "replace an existing comparison");
   command_line.free_text("--title", title, "title of the page");
   command_line.free_text("--author", author, "author, shown on the page");

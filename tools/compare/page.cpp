@@ -200,7 +200,7 @@ std::string page(const Comparison& comparison) {
                 speed(comparison), timelines(comparison), left_out(comparison), experiment(comparison),
                 machine(comparison), kMeanings,
                 "</main>\n<footer>Written by StageGPT's compare_stages. "
-                "The same numbers are in results.json and results.csv.</footer>\n</body>\n</html>\n");
+                "The same numbers are in results.json.</footer>\n</body>\n</html>\n");
 }
 
 }  // namespace stagegpt::compare

@@ -164,8 +164,6 @@ Json experiment_json(const Comparison& comparison) {
           {"settings", comparison.settings}};
 }
 
-std::string csv_number(double value) { return std::isfinite(value) ? Json(value).dump() : ""; }
-
 }  // namespace
 
 Json results_json(const Comparison& comparison) {
@@ -194,31 +192,6 @@ Json results_json(const Comparison& comparison) {
   }
   for (const Speed& speed : speeds(comparison)) json["speed"].push_back(speed_json(comparison, speed));
   return json;
-}
-
-std::string results_csv(const Comparison& comparison) {
-  std::string text =
-      "name,stage,hardware,ranks,tensor_parallel,pipeline_parallel,threads_per_rank,batch_size,reproducible,"
-      "trial,steps,tokens_per_second,step_ms";
-  for (const char* phase : kPhases) text += concat(",", phase, "_ms");
-  text += ",communication_share,peak_memory_bytes,first_loss,last_loss\r\n";
-  for (const Entry& entry : comparison.entries) {
-    const Contestant& contestant = entry.contestant;
-    for (std::size_t i = 0; i < entry.trials.size(); ++i) {
-      const Trial& trial = entry.trials[i];
-      const Timing timed = timing(trial, comparison.experiment.warmup);
-      text +=
-          concat(contestant.name(), ',', contestant.program.stage, ',', name_of(contestant.program.hardware),
-                 ',', contestant.ranks, ',', contestant.tensor_ranks, ',', contestant.pipeline_stages, ',',
-                 contestant.threads, ',', contestant.batch_size, ',',
-                 contestant.reproducible ? "true" : "false", ',', i + 1, ',', trial.steps.size(), ',',
-                 csv_number(timed.tokens_per_second), ',', csv_number(timed.step_ms));
-      for (const double ms : timed.ms) text += concat(',', csv_number(ms));
-      text += concat(',', csv_number(timed.communication_share), ',', trial.peak_memory_bytes, ',',
-                     csv_number(trial.steps.front().loss), ',', csv_number(trial.steps.back().loss), "\r\n");
-    }
-  }
-  return text;
 }
 
 }  // namespace stagegpt::compare
