@@ -12,8 +12,6 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(); }
 
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-
 Json spread_json(const Spread& spread) {
   return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
 }
@@ -72,8 +70,8 @@ Json timeline_json(const std::optional<Recording>& recording) {
   const bool there = recording->failure.empty();
   Json ranks = Json::array();
   for (const RankTimeline& rank : timeline.ranks) ranks.push_back(rank_json(rank));
-  return {{"failure", text_or_null(recording->failure)},
-          {"profile", text_or_null(recording->profile)},
+  return {{"failure", or_null(recording->failure)},
+          {"profile", or_null(recording->profile)},
           {"step", there ? Json(timeline.step) : Json()},
           {"steps_recorded", timeline.recorded},
           {"ms", there ? Json(timeline.ms) : Json()},
@@ -97,9 +95,9 @@ Json entry_json(const Entry& entry, std::int64_t warmup) {
           {"batch_size", contestant.batch_size},
           {"reproducible", contestant.reproducible},
           {"timed", contestant.timed},
-          {"machine", text_or_null(entry.machine)},
+          {"machine", or_null(entry.machine)},
           {"command", entry.command},
-          {"failure", text_or_null(entry.failure)},
+          {"failure", or_null(entry.failure)},
           {"timeline", timeline_json(entry.recording)},
           {"trials", std::move(trials)}};
 }
@@ -118,7 +116,7 @@ Json speed_json(const Comparison& comparison, const Speed& speed) {
 Json tensor_json(const FirstTensor& first) {
   if (first.text.empty()) return nullptr;
   return {{"step", first.step > 0 ? Json(first.step) : Json()},
-          {"tensor", text_or_null(first.tensor)},
+          {"tensor", or_null(first.tensor)},
           {"difference", first.step > 0 ? number(first.error) : Json()},
           {"limit", first.step > 0 ? number(first.limit) : Json()},
           {"text", first.text}};
@@ -175,7 +173,7 @@ Json results_json(const Comparison& comparison) {
                {"interrupted", comparison.interrupted},
                {"verdict", verdict(comparison)},
                {"title", comparison.title},
-               {"author", text_or_null(comparison.author)},
+               {"author", or_null(comparison.author)},
                {"command", comparison.command},
                {"seconds", comparison.seconds},
                {"busy", busy_json(busy_runs(comparison).busiest)},
