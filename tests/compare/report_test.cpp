@@ -79,7 +79,7 @@ TEST(Page, NeedsNothingFromElsewhere) {
   }
   EXPECT_NE(html.find("default-src 'none'"), std::string::npos);
   for (const char* part :
-       {"prefers-color-scheme: dark", "name=\"viewport\"", "lang=\"en\"", "The stages agree"}) {
+       {"screen and (prefers-color-scheme: dark)", "name=\"viewport\"", "lang=\"en\"", "The stages agree"}) {
     EXPECT_NE(html.find(part), std::string::npos) << part;
   }
 }
