@@ -1,7 +1,6 @@
 // From measurements to reports: medians, ratios, JSON, tables and the page.
 #include <gtest/gtest.h>
 
-#include "common/base/error.h"
 #include "common/base/json.h"
 #include "tests/compare/made_comparison.h"
 #include "tools/compare/report_parts.h"
@@ -9,13 +8,6 @@
 
 namespace stagegpt::compare::test {
 namespace {
-
-TEST(Statistics, MedianAndSpread) {
-  EXPECT_EQ(median({3, 1, 2}), 2);
-  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
-  EXPECT_EQ(spread({5, 1, 3}), (Spread{3, 1, 5}));
-  EXPECT_THROW(median({}), InternalError);
-}
 
 TEST(Speeds, AreRatiosToTheReferenceAndToFewestRanks) {
   Comparison comparison = made_comparison();
