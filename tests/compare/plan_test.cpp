@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "tests/compare/made_comparison.h"
+#include "tests/support/refusal.h"
 #include "tools/compare/stage_programs.h"
 
 namespace stagegpt::compare::test {
@@ -126,18 +127,12 @@ TEST(Plan, DataRanksOfAGridDivideTheBatch) {
 TEST(Plan, RefusesGridsThatNoRanksCanForm) {
   Experiment grids = experiment(Mode::same_cores, {1, 2, 3});
   grids.flags.set("--batch-size", {"6"});
-  const auto refusal = [&](std::vector<std::int64_t> tensor,
-                           std::vector<std::int64_t> pipeline) -> std::string {
+  const auto refusal = [&](std::vector<std::int64_t> tensor, std::vector<std::int64_t> pipeline) {
     grids.tensor_parallel = std::move(tensor);
     grids.pipeline_parallel = std::move(pipeline);
-    try {
-      planned_grids(grids);
-      return "none";
-    } catch (const UserError& error) {
-      return error.what();
-    }
+    return stagegpt::test::refusal([&] { planned_grids(grids); });
   };
-  EXPECT_EQ(refusal({1, 2}, {1, 3}), "none");
+  EXPECT_EQ(refusal({1, 2}, {1, 3}), "");
   EXPECT_EQ(refusal({1, 4}, {1}),
             "--tensor-parallel: no number of --ranks can be divided into groups of 4 with one model");
   EXPECT_EQ(refusal({1}, {5}),
