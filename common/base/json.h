@@ -25,10 +25,12 @@ std::uint64_t natural_number(const nlohmann::json& json, std::string_view what);
 // The message of an exception of nlohmann, in one line, without its error number.
 std::string json_message(const nlohmann::json::exception& error);
 
+// Null for a value that is not there, or for an empty text.
 template <class T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
+inline Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 // Returns read(), which extracts values from JSON. Throws UserError if a value is missing or has another
 // type.

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <new>
 
 #include "common/base/error.h"
@@ -197,14 +198,19 @@ void read_blocks(const std::filesystem::path& path, PageCache cache,
 
 namespace fs = std::filesystem;
 
-void require_result_file(const fs::path& file, const char* flag, const char* kind,
-                         const std::function<bool(const fs::path&)>& is_own) {
+void require_result_file(const fs::path& file, const char* flag, const char* kind, std::string_view mark) {
+  const auto is_own = [&] {
+    std::string begin(std::size_t{1} << 16, '\0');
+    std::ifstream in(file, std::ios::binary);
+    if (!in) return false;
+    in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+    return in.gcount() == 0 || begin.find(mark) != begin.npos;
+  };
   std::error_code ignored;
   const bool exists = fs::exists(file, ignored);
   if (exists && !fs::is_regular_file(file, ignored))
     user_error(flag, ": ", file, " exists and is not a regular file");
-  if (exists && !is_own(file))
-    user_error(flag, ": ", file, " exists and is not ", kind, "; it is not replaced");
+  if (exists && !is_own()) user_error(flag, ": ", file, " exists and is not ", kind, "; it is not replaced");
   if (!file.has_filename()) user_error(flag, ": expected a file, not ", file);
   fs::path temporary = file;
   temporary += ".tmp";  // as replace_file() will

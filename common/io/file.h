@@ -117,8 +117,9 @@ void read_blocks(const std::filesystem::path& path, PageCache cache,
 
 // For the file of a result that takes long to compute, so that a mistake is refused at the start. Throws
 // UserError, naming the flag, if the file cannot be written by replace_file(), or if a file of this
-// name exists for which is_own() is false; `kind` says what a file of ours is: "a profile".
+// name exists that is not ours; `kind` says what a file of ours is: "a profile". Ours are those that have
+// `mark` among their first 64 KiB; an empty file may be replaced, too.
 void require_result_file(const std::filesystem::path& file, const char* flag, const char* kind,
-                         const std::function<bool(const std::filesystem::path&)>& is_own);
+                         std::string_view mark);
 
 }  // namespace stagegpt

@@ -10,7 +10,7 @@ constexpr double kMilliseconds = 1e3;
 
 }  // namespace
 
-void Samples::add(double ms) { sorted_.insert(std::ranges::upper_bound(sorted_, ms), ms); }
+void Samples::add(double value) { sorted_.insert(std::ranges::upper_bound(sorted_, value), value); }
 
 double Samples::quantile(double q) const {
   const double position = q * static_cast<double>(sorted_.size() - 1);

@@ -13,10 +13,10 @@
 
 namespace stagegpt {
 
-// Times of one operation, in ms.
+// Times of one operation, or other numbers of which the median is typical.
 class Samples {
  public:
-  void add(double ms);
+  void add(double value);
   std::int64_t size() const { return static_cast<std::int64_t>(sorted_.size()); }
   // q = 0 gives the minimum, 0.5 the median, 1 the maximum; interpolates linearly between samples.
   double quantile(double q) const;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <numeric>
 
@@ -53,16 +52,6 @@ std::vector<std::string> gather_texts(RankGroup& group, const std::string& own) 
     group.receive(std::as_writable_bytes(std::span(texts.back())), rank);
   }
   return texts;
-}
-
-// As trace_file() begins. An empty file may be replaced, too.
-bool is_profile(const fs::path& file) {
-  constexpr std::string_view kBegin = "{\"displayTimeUnit\"";
-  std::string begin(kBegin.size(), '\0');
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return false;
-  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  return in.gcount() == 0 || begin == kBegin;
 }
 
 }  // namespace
@@ -199,7 +188,7 @@ void profiled(Profile* profile, std::int64_t number, const std::function<void()>
 }
 
 void require_profile_file(const fs::path& file) {
-  require_result_file(file, "--profile", "a profile", is_profile);
+  require_result_file(file, "--profile", "a profile", kTraceFileBegin);
 }
 
 }  // namespace stagegpt

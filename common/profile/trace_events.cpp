@@ -153,7 +153,7 @@ std::string trace_events(std::span<const TimelineSpan> spans, const TraceProcess
 }
 
 std::string trace_file(std::span<const std::string> events_of_ranks, const Json& facts) {
-  std::string text = "{\"displayTimeUnit\":\"ms\",\n\"otherData\":" + facts.dump() + ",\n\"traceEvents\":[\n";
+  std::string text = concat(kTraceFileBegin, facts.dump(), ",\n\"traceEvents\":[\n");
   bool first = true;
   for (const std::string& events : events_of_ranks) {
     text += (std::exchange(first, false) ? "" : ",\n") + events;

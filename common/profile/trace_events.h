@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/json_fwd.h"
@@ -26,6 +27,7 @@ std::string trace_events(std::span<const TimelineSpan> spans, const TraceProcess
                          const std::function<std::int64_t(std::int64_t)>& nanoseconds);
 
 // The file: the events of all ranks, and facts about the whole.
+inline constexpr std::string_view kTraceFileBegin = "{\"displayTimeUnit\":\"ms\",\n\"otherData\":";
 std::string trace_file(std::span<const std::string> events_of_ranks, const Json& facts);
 
 }  // namespace stagegpt

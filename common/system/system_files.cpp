@@ -12,6 +12,20 @@ std::string system_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+std::string value_of(const std::string& text, std::string_view key) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t separator = line.find_first_of(":=");
+    if (separator == line.npos) continue;
+    const std::size_t key_end = line.find_last_not_of(" \t", separator - 1);
+    if (separator == 0 || line.substr(0, key_end + 1) != key) continue;
+    const std::size_t begin = line.find_first_not_of(" \t\"", separator + 1);
+    const std::size_t end = line.find_last_not_of(" \t\"\r");
+    return begin == line.npos || end < begin ? "" : line.substr(begin, end - begin + 1);
+  }
+  return "";
+}
+
 std::string cgroup_file(const std::string& name) {
   const std::filesystem::path root = "/sys/fs/cgroup";
   std::istringstream groups(system_file("/proc/self/cgroup"));

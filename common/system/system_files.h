@@ -10,6 +10,8 @@ namespace stagegpt {
 
 // The whole content; empty where it cannot be read.
 std::string system_file(const std::filesystem::path& path);
+// The value in the first line "KEY: value" or "KEY=value" of a text, without quotes; empty if there is none.
+std::string value_of(const std::string& text, std::string_view key);
 // A file of the control group (version 2) that this process is in, or of the container's own.
 std::string cgroup_file(const std::string& name);
 

@@ -1,15 +1,11 @@
 // A comparison on a busy machine reports the load.
 #include <gtest/gtest.h>
 
-#include "common/base/json.h"
 #include "tests/compare/made_comparison.h"
 #include "tools/compare/report_parts.h"
 
 namespace stagegpt::compare::test {
 namespace {
-
-constexpr const char* kBusy =
-    "The machine was busy in 2 of the 3 runs long enough to tell: other programs used up to";
 
 MachineLoad load(double others) { return {.others_share = others, .cores = 2, .threads = 2, .seconds = 3}; }
 
@@ -20,31 +16,6 @@ Comparison busy_comparison() {
   comparison.entries[2].trials[1].load = load(0.3);
   check(comparison);
   return comparison;
-}
-
-TEST(BusyMachine, IsToldOnTheTerminalAndThePage) {
-  const Comparison comparison = busy_comparison();
-  EXPECT_TRUE(busy_note(comparison).starts_with(kBusy)) << busy_note(comparison);
-  EXPECT_NE(busy_note(comparison).find("61"), std::string::npos);
-  EXPECT_NE(terminal_report(comparison).find("The machine was busy in 2 of the 3 runs"), std::string::npos);
-  EXPECT_NE(page(comparison).find(kBusy), std::string::npos);
-}
-
-TEST(BusyMachine, IsAFieldOfTheResults) {
-  const Json json = results_json(busy_comparison());
-  EXPECT_EQ(json["busy"]["is_busy"], true);
-  EXPECT_EQ(json["busy"]["others_share"], 0.61);
-  const auto& trials = json["contestants"][0]["trials"];
-  EXPECT_TRUE(trials[0]["busy"].is_null());
-  EXPECT_EQ(trials[1]["busy"]["is_busy"], false);
-  EXPECT_EQ(trials[1]["busy"]["over_seconds"], 3);
-}
-
-TEST(BusyMachine, IsNothingWhereItIsNotKnown) {
-  const Comparison comparison = made_comparison();
-  EXPECT_EQ(busy_note(comparison), "");
-  EXPECT_TRUE(results_json(comparison)["busy"].is_null());
-  EXPECT_EQ(page(comparison).find("was busy"), std::string::npos);
 }
 
 // On a GPU, each rank counts as one thread.

@@ -3,7 +3,6 @@
 
 #include "common/base/json.h"
 #include "tests/compare/fake_stages.h"
-#include "tests/support/patterns.h"
 #include "tools/compare/provenance.h"
 
 namespace stagegpt::compare::test {
@@ -41,51 +40,6 @@ class CompareFlagsTest : public FakeStages {
     return result.errors;
   }
 };
-
-// Compares the texts of --help without its white space, because the library for flags chooses the layout.
-TEST_F(CompareFlagsTest, AreInHelp) {
-  const ProgramResult result = run({"--help"});
-  EXPECT_EQ(result.exit_code, 0);
-  const std::string help = stagegpt::test::replace_matches(result.output, "\\s+", " ");
-  for (const char* part :
-       {"Run one experiment at every stage that this machine can run, and compare.",
-        "compare_stages [OPTIONS]",
-        "Report: --output",
-        "directory to create, with index.html, results.json, results.csv, runs/ and profiles/ --overwrite",
-        "replace an existing comparison --title",
-        "The stages of StageGPT, compared title of the page --author",
-        "author, shown on the page --json",
-        "print results.json instead of tables Contestants: --stages",
-        "stages to compare, such as 0,1,3 (default: all that can run) --ranks",
-        "numbers of ranks for stages 1 and 3, such as 1,2,4 (default: 1,2) --tensor-parallel",
-        "numbers of tensor ranks that hold one model, such as 1,2 (default: 1): all are combined with "
-        "--ranks "
-        "that they divide --pipeline-parallel",
-        "the same for the stages of a pipeline --emulated",
-        "run stages 2 and 3 on the emulator even if there is a GPU --programs",
-        "directory of stageN_train (default: that of this program) --against",
-        "directory of another build's stageN_train: each stage of it runs too, as the reference --mpirun",
-        "command that starts ranks, before -np N (default: mpirun, and with Open MPI --oversubscribe "
-        "--bind-to "
-        "none) --cores",
-        "cores of each contestant, divided among its ranks (default: all) Experiment: --config",
-        "settings of stageN_train, a JSON object, such as a run's run.json --scaling",
-        "each rank has --cores divided by the largest number of ranks; the batch stays (strong) or grows "
-        "with the ranks (weak)",
-        "3 runs of each contestant, alternating with the others --warmup",
-        "3 number of first steps that are not timed --reproducible",
-        "make every run with --reproducible, and expect identical bits --no-reproducible-pass",
-        "skip the extra run of each stage with --reproducible --no-timelines",
-        "skip the extra run of each contestant that records a few steps --loss-limit",
-        "largest relative difference of losses (default: 1e-05; tf32: 0.001; bf16: 0.008) --norm-limit",
-        "largest relative difference of gradient norms (default: 0.0001; tf32: 0.01; bf16: 0.08) "
-        "--timeout-seconds",
-        "1800 end a run that takes longer (0: never) Instead of an experiment: --traces",
-        "which --trace-steps has written; the first one is the reference Flags after -- are passed",
-        "Exit codes: 0 all stages agree, 1 they disagree or one failed, 2 the input is wrong."}) {
-    EXPECT_NE(help.find(part), std::string::npos) << part << " in:\n" << help;
-  }
-}
 
 TEST_F(CompareFlagsTest, HaveDefaults) {
   metrics("stage1_train", {4, 3, 2 + 1.5e-5});  // within the default limits
@@ -224,6 +178,31 @@ TEST_F(CompareFlagsTest, ChooseTheContestants) {
   EXPECT_EQ(labels(), (Arguments{"Stage 2"}));
   EXPECT_EQ(run(flags + Arguments{"--stages", "1", "--scaling", "weak"}).exit_code, 0);
   EXPECT_EQ(labels(), (Arguments{"Stage 1, 1 rank, batch 8", "Stage 1, 2 ranks, batch 16"}));
+  fs::create_directory(folder() / "other");
+  stage("other/stage0_train");
+  EXPECT_EQ(run(flags + Arguments{"--stages", "0", "--no-reproducible-pass", "--against", "other"}).exit_code,
+            0);
+  EXPECT_EQ(labels(), (Arguments{"Stage 0, other build", "Stage 0"}));
+}
+
+TEST_F(CompareFlagsTest, LeaveOutTheTimelines) {
+  const Arguments once = {"--output", "report",    "--overwrite", "--stages",
+                          "0",        "--repeats", "1",           "--no-reproducible-pass"};
+  const auto timeline = [&] { return results()["contestants"][0]["timeline"]; };
+  EXPECT_EQ(run(once).exit_code, 0);
+  EXPECT_EQ(timeline()["failure"], "\"stage0_train\" has no --profile");
+  EXPECT_EQ(run(once + Arguments{"--no-timelines"}).exit_code, 0);
+  EXPECT_TRUE(timeline().is_null());
+}
+
+TEST_F(CompareFlagsTest, EndAContestantThatTakesTooLong) {
+  stage("stage0_train", {.train = "exec sleep 60"});
+  EXPECT_EQ(run({"--output", "report", "--stages", "0", "--repeats", "1", "--no-reproducible-pass",
+                 "--timeout-seconds", "3"})
+                .exit_code,
+            1);
+  const std::string failure = results()["contestants"][0]["failure"];
+  EXPECT_NE(failure.find("see --timeout-seconds"), std::string::npos) << failure;
 }
 
 TEST_F(CompareFlagsTest, DivideTheModel) {

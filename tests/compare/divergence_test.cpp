@@ -8,6 +8,7 @@
 
 #include "common/checkpoint/safetensors.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -67,12 +68,8 @@ class DivergenceTest : public testing::Test {
     return after([&](std::vector<Traced>& step) { step[tensor].values[element] += difference; });
   }
   void expect_refused(const std::string& says) const {
-    try {
-      compare();
-      ADD_FAILURE() << "not refused";
-    } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
+    const std::string message = refusal([&] { compare(); });
+    EXPECT_NE(message.find(says), std::string::npos) << message;
   }
 
   ScratchDirectory scratch_;

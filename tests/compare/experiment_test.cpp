@@ -9,6 +9,7 @@
 
 #include "tests/compare/fake_stages.h"
 #include "tests/compare/made_comparison.h"
+#include "tests/support/patterns.h"
 #include "tools/compare/report_directory.h"
 #include "tools/compare/trial.h"
 
@@ -45,7 +46,7 @@ TEST(ExperimentFlags, AreThoseOfASmallModelAndOfTrainingAlone) {
 TEST(ExperimentFlags, ThatAreItsOwnAreRefusedBehindTheDashesAndLeftOutOfAConfiguration) {
   for (const std::string own : {"--run-dir", "--resume", "--threads", "--reproducible", "--json", "--dry-run",
                                 "--config", "--print-config", "--trace-steps", "--profile", "--profile-steps",
-                                "--help", "--version", "--val-fraction"}) {
+                                "--help", "--version", "--val-fraction", kTensorFlag, kPipelineFlag}) {
     EXPECT_EQ(message<UserError>([&] { flags({}, {own}); }),
               own + ": not allowed after --, because compare_stages sets it for each run");
     const Texts all = flags({own, "9"}, {});
@@ -68,12 +69,13 @@ TEST(Experiment, ReadsBatchAndMicroStepsOfItsFlags) {
             "--grad-accumulation: expected a whole number from 1 to 1048576, not '1048577'");
 }
 
-TEST(ParseNumbers, NameTheFlag) {
-  EXPECT_EQ(parse_numbers("--ranks", "8,1", 1, 8), (std::vector<std::int64_t>{1, 8}));
+TEST(ParseNumbers, GivesThemInOrderAndOnce) {
+  EXPECT_EQ(parse_numbers("--ranks", "8,1,8", 1, 8), (std::vector<std::int64_t>{1, 8}));
   EXPECT_EQ(message<UserError>([] { parse_numbers("--ranks", "", 1, 8); }),
             "--ranks: expected comma-separated numbers, not ''");
   EXPECT_EQ(message<UserError>([] { parse_numbers("--ranks", "1,9", 1, 8); }),
             "--ranks: expected a whole number from 1 to 8, not '9'");
+  EXPECT_THROW(parse_numbers("--ranks", "1,,2", 1, 8), UserError);
 }
 
 TEST(FlagLists, AreReadFromACommandLine) {
@@ -156,19 +158,6 @@ TEST(PlanDetails, RefuseRanksThatWereAskedForOfStagesThatHaveThem) {
             "--batch-size: 4 is not divisible by the 8 sub-batches of --reproducible; use 8");
 }
 
-TEST(ContestantDetails, AreInWords) {
-  const Contestant two = contestant(1, 2, 3);
-  EXPECT_EQ(two.name(), "stage1-2-ranks-batch-8");
-  EXPECT_EQ(two.cores_text(), "2 × 3");
-  EXPECT_EQ(two.resources(100), 6);
-  EXPECT_EQ(two.resources(0), 1);
-  EXPECT_EQ(contestant(2).label(), "Stage 2, emulated");
-  EXPECT_EQ(contestant(0).name(), "stage0-batch-8");
-  Contestant gpu = contestant(3, 1, 4);
-  gpu.program.hardware = Hardware::gpu;
-  EXPECT_EQ(gpu.cores_text(), "1 GPU");
-}
-
 std::string line(int step, double tokens, double loss, int memory) {
   return concat(
       "{\"step\":", step, ",\"tokens\":", tokens, ",\"loss\":", loss,
@@ -177,16 +166,22 @@ std::string line(int step, double tokens, double loss, int memory) {
       memory, "}\n");
 }
 
-TEST(ParseMetrics, NamesTheLine) {
+TEST(ParseMetrics, ReadsEachLineAndNamesIt) {
   const Trial trial = parse_metrics(line(1, 64, 4, 9) + line(2, 128, 3, 7));
   ASSERT_EQ(trial.steps.size(), 2u);
   EXPECT_EQ(trial.steps[1].loss, 3);
   EXPECT_EQ(trial.steps[1].seconds, 0.5);
+  EXPECT_EQ(trial.steps[1].ms, (PhaseMs{1, 2, 3, 4, 5}));
   EXPECT_EQ(trial.tokens_per_step, 64);
   EXPECT_EQ(trial.peak_memory_bytes, 9);
+  const std::string no_norm =
+      stagegpt::test::replace_matches(line(1, 64, 4, 9), "\"grad_norm\":1", "\"grad_norm\":null");
+  EXPECT_TRUE(std::isnan(parse_metrics(no_norm).steps.at(0).grad_norm));
   EXPECT_EQ(message<std::runtime_error>([] { parse_metrics(line(1, 64, 4, 9) + line(3, 64, 4, 9)); }),
             "metrics.jsonl, line 2: expected step 2, got 3");
   EXPECT_EQ(message<std::runtime_error>([] { parse_metrics(""); }), "metrics.jsonl has no steps");
+  for (const std::string& broken : {std::string("{}"), line(1, 64, 4, 9).substr(9)})
+    EXPECT_THROW(parse_metrics(broken), std::runtime_error) << broken;
 }
 
 TEST(TimingDetails, AreMediansOfTheStepsAfterTheWarmUp) {
@@ -201,6 +196,7 @@ TEST(TimingDetails, AreMediansOfTheStepsAfterTheWarmUp) {
   EXPECT_EQ(timing(run, 1).tokens_per_second, 128);
   EXPECT_EQ(timing(run, 1).ms, (PhaseMs{2, 2, 3, 2, 1}));
   EXPECT_EQ(timing(run, 1).communication_share, 0.2);
+  EXPECT_TRUE(std::isnan(timing(run, 4).step_ms));  // no step is left
   for (StepRecord& step : run.steps) step.ms = {};
   EXPECT_EQ(timing(run, 0).communication_share, 0);
 }
@@ -225,10 +221,9 @@ TEST_F(ReportDirectoryTest, HoldsTheReportsAndTheRuns) {
   scratch_.write("report/runs/old", "");
   std::set<std::string> names;
   for (const auto& file : fs::directory_iterator(path())) names.insert(file.path().filename());
-  EXPECT_EQ(names, (std::set<std::string>{"index.html", "profiles", "results.csv", "results.json", "runs"}));
+  EXPECT_EQ(names, (std::set<std::string>{"index.html", "profiles", "results.json", "runs"}));
   EXPECT_TRUE(stagegpt::test::read_bytes(path() / "results.json")
                   .starts_with("{\n \"format\": \"stagegpt comparison\",\n"));
-  EXPECT_TRUE(stagegpt::test::read_bytes(path() / "results.csv").starts_with("name,stage,"));
   EXPECT_TRUE(stagegpt::test::read_bytes(path() / "index.html").starts_with("<!doctype html>"));
 
   EXPECT_EQ(refused(false), "--output: \"report\" contains a comparison; --overwrite replaces it");

@@ -202,7 +202,7 @@ TEST_F(FakeComparison, TellsHowARunHasEnded) {
       failure_of(
           {.train = "cd $folder; echo report/*.html report/results.* >&2; exit 1"}),  // exists during the run
       "exit code 1:\nnote: of stage0_train\nmachine: that of stage0_train\n"
-      "report/index.html report/results.csv report/results.json");
+      "report/index.html report/results.json");
   const std::string no_weights = failure_of({.train = "rm \"$run/latest/model.safetensors\""});
   EXPECT_NE(no_weights.find("latest/model.safetensors"), std::string::npos) << no_weights;
   EXPECT_EQ(failure_of({.train = "echo nonsense > \"$run/metrics.jsonl\""}).substr(0, 22),

@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "tests/compare/made_comparison.h"
+#include "tests/support/refusal.h"
 #include "tools/compare/stage_programs.h"
 
 namespace stagegpt::compare::test {
@@ -78,18 +79,9 @@ TEST(Plan, ReproducibleRunsTakeOneOf1And2And4And8Ranks) {
   EXPECT_TRUE(plan.contestants[2].reproducible);
 }
 
-TEST(Plan, ABatchThatDoesNotDivideIsLeftOutOrRefused) {
-  Experiment odd = experiment(Mode::same_cores, {1, 2, 3});
-  odd.reproducible_pass = true;
+TEST(Plan, ABatchThatDoesNotDivideIsRefusedIfAllRunsAreReproducible) {
+  Experiment odd = experiment(Mode::same_cores, {1});
   odd.flags.set("--batch-size", {"6"});
-  const Plan plan = plan_contestants(odd, {program(0), program(1)});
-  EXPECT_EQ(plan.contestants.size(), 4u);
-  EXPECT_EQ(plan.left_out.size(), 2u);  // the reproducible ones: the batch must divide by 8
-  odd.ranks = {1, 4};
-  EXPECT_EQ(plan_contestants(odd, {program(1)}).contestants.size(), 1u);
-  odd.ranks_are_asked_for = true;
-  EXPECT_THROW(plan_contestants(odd, {program(1)}), UserError);
-  odd.ranks = {1};
   odd.reproducible = true;
   EXPECT_THROW(plan_contestants(odd, {program(0)}), UserError);
 }
@@ -135,18 +127,12 @@ TEST(Plan, DataRanksOfAGridDivideTheBatch) {
 TEST(Plan, RefusesGridsThatNoRanksCanForm) {
   Experiment grids = experiment(Mode::same_cores, {1, 2, 3});
   grids.flags.set("--batch-size", {"6"});
-  const auto refusal = [&](std::vector<std::int64_t> tensor,
-                           std::vector<std::int64_t> pipeline) -> std::string {
+  const auto refusal = [&](std::vector<std::int64_t> tensor, std::vector<std::int64_t> pipeline) {
     grids.tensor_parallel = std::move(tensor);
     grids.pipeline_parallel = std::move(pipeline);
-    try {
-      planned_grids(grids);
-      return "none";
-    } catch (const UserError& error) {
-      return error.what();
-    }
+    return stagegpt::test::refusal([&] { planned_grids(grids); });
   };
-  EXPECT_EQ(refusal({1, 2}, {1, 3}), "none");
+  EXPECT_EQ(refusal({1, 2}, {1, 3}), "");
   EXPECT_EQ(refusal({1, 4}, {1}),
             "--tensor-parallel: no number of --ranks can be divided into groups of 4 with one model");
   EXPECT_EQ(refusal({1}, {5}),
@@ -181,6 +167,7 @@ TEST(Contestant, HasANameOfItsOwn) {
   EXPECT_EQ(who.name(), "stage3-emulated-2-ranks-batch-8-reproducible");
   EXPECT_EQ(who.label(), "Stage 3, emulated, 2 ranks, batch 8, reproducible");
   EXPECT_EQ(contestant(1, 1).label(), "Stage 1, 1 rank");
+  EXPECT_EQ(contestant(0).name(), "stage0-batch-8");
   who = contestant(1, 8);
   who.tensor_ranks = 4;
   who.pipeline_stages = 2;
@@ -189,11 +176,14 @@ TEST(Contestant, HasANameOfItsOwn) {
 }
 
 TEST(Contestant, HasNoMoreCoresThanThereAre) {
+  EXPECT_EQ(contestant(1, 2, 3).cores_text(), "2 × 3");
   EXPECT_EQ(contestant(1, 2, 2).resources(8), 4);
+  EXPECT_EQ(contestant(1, 2, 2).resources(0), 1);
   EXPECT_EQ(contestant(1, 4, 1).resources(2), 2);
   Contestant gpu = contestant(3, 4, 2);
   gpu.program.hardware = Hardware::gpu;
   EXPECT_EQ(gpu.resources(2), 4);
+  EXPECT_EQ(gpu.cores_text(), "4 GPUs");
 }
 
 TEST(Flags, AreReplacedByAConfigurationAndByThoseHandedOn) {
@@ -257,22 +247,6 @@ TEST(Flags, ThatOnlySomeStagesKnowAreGivenToThose) {
             (Texts{"--steps", "7", "--stpes", "8"}));
 }
 
-TEST(Flags, AreRefusedWhereTheyMakeNoSense) {
-  EXPECT_THROW(FlagList::parse(Texts{"7"}), UserError);
-  EXPECT_THROW(FlagList::of_settings({{"a", {1}}}), UserError);
-  EXPECT_THROW(FlagList::of_settings(nlohmann::json::array()), UserError);
-  for (const char* own : {"--run-dir", "--threads", "--resume", "--config", kTensorFlag}) {
-    EXPECT_THROW(experiment_flags({}, FlagList::parse(Texts{own, "x"})), UserError) << own;
-  }
-}
-
-TEST(Flags, AreFoundInHelp) {
-  const std::set<std::string> flags = flags_in_help(
-      "Usage: x [OPTIONS]\n\n  --steps N [20]   how --many\n"
-      "  -h,--help   this\n  --json           as one object\n");
-  EXPECT_EQ(flags, (std::set<std::string>{"--steps", "--json"}));
-}
-
 TEST(OwnWords, AreNotTheLaunchers) {
   const std::string launcher =
       std::string(70, '-') + "\nPrimary job terminated normally, but\n" + std::string(70, '-') + '\n';
@@ -281,13 +255,6 @@ TEST(OwnWords, AreNotTheLaunchers) {
   EXPECT_EQ(before_launcher("a\nb\n" + launcher), "a\nb\n");
   EXPECT_EQ(before_launcher(launcher), launcher);
   EXPECT_EQ(error_message(""), "");
-}
-
-TEST(Numbers, AreSortedAndThereOnce) {
-  EXPECT_EQ(parse_numbers("--ranks", "4,1,4", 1, 8), (std::vector<std::int64_t>{1, 4}));
-  for (const char* bad : {"", "a", "9", "1 2", "1,,2"}) {
-    EXPECT_THROW(parse_numbers("--ranks", bad, 1, 8), UserError) << bad;
-  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "common/base/json.h"
+#include "common/system/system_files.h"
 #include "tests/compare/fake_stages.h"
 
 namespace stagegpt::compare::test {

@@ -30,15 +30,6 @@ TEST(AgreementTable, HasTheLargestDifferencesAndTheVerdict) {
                                               "none", "none", "2, same bits"}));
 }
 
-TEST(TerminalTable, HasALineForEachRow) {
-  const Table table{{{"left out"}, {"why"}},
-                    {{{"Stage 1"}, {"not enough slots\nfor 8 ranks"}}, {{"Stage 2"}, {"no"}}}};
-  EXPECT_EQ(terminal_table(table),
-            "left out  why\n"
-            "Stage 1   not enough slots for 8 ranks\n"
-            "Stage 2   no\n");
-}
-
 // On each bar, a line marks the range from the minimum to the maximum. The scale fits the largest maximum.
 TEST(BarPlot, HasALineFromTheLeastToTheMost) {
   const std::string svg =
@@ -80,21 +71,6 @@ TEST(BarPlot, IsDescribedAndItsNamesTouchNoBar) {
       EXPECT_NE(svg.find(part), std::string::npos) << svg;
     }
   }
-}
-
-TEST(HtmlTable, NamesItsColumnsAndItsRows) {
-  const Table table{{{"stage"}, {"tokens/s", true}}, {{{"a & b"}, {"7", Cell::Mark::good}}, {{"c"}, {"8"}}}};
-  EXPECT_EQ(html_table(table, "Speed"),
-            R"(<div class="scroll" role="region" tabindex="0" aria-label="Speed">
-<table aria-label="Speed">
-<thead><tr><th scope="col" class="text">stage</th><th scope="col" class="number">tokens/s</th></tr></thead>
-<tbody>
-<tr><th scope="row">a &amp; b</th><td class="number good">7</td></tr>
-<tr><th scope="row">c</th><td class="number">8</td></tr>
-</tbody>
-</table>
-</div>
-)");
 }
 
 }  // namespace

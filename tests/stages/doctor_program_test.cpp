@@ -40,15 +40,11 @@ TEST_F(DoctorProgram, PrintsOneObject) {
   const ProgramResult result = run({"--json"});
   const auto json = nlohmann::json::parse(result.output);
   EXPECT_TRUE(json["stage0_runs"]);
+  std::vector<std::string> subjects;
   for (const auto& finding : json["findings"]) {
     EXPECT_EQ(finding["advice"].is_null(), finding["mark"] == "ok") << finding;
+    subjects.push_back(finding["subject"]);
   }
-}
-
-TEST_F(DoctorProgram, TellsOfEverySubject) {
-  const auto json = nlohmann::json::parse(run({"--json"}).output);
-  std::vector<std::string> subjects;
-  for (const auto& finding : json["findings"]) subjects.push_back(finding["subject"]);
   EXPECT_EQ(subjects,
             (std::vector<std::string>{"build", "processor", "instructions", "OpenMP", "BLAS", "memory",
                                       "disk", "GPU", "MPI", "NCCL", "stage 0", "stage 1", "stage 2",
@@ -91,32 +87,6 @@ TEST_F(DoctorProgram, TellsThatItWasBuiltForAnotherProcessor) {
             "problem  instructions      these programs were built for another processor\n"
             "                           -> configure and build on this machine: cmake --preset release\n");
   EXPECT_EQ(run({}, "", "/dev/full").exit_code, 2);  // nothing was reported
-}
-
-TEST_F(DoctorProgram, AsksNvidiaSmiAndMpirun) {
-  script("nvidia-smi",
-         "case \"$1\" in --query-gpu=*) echo 'Tesla V100, 535.1, 7.0, 32510' ;; "
-         "*) echo '| CUDA Version: 12.2 |' ;; esac");
-  script("mpirun",
-         "case \"$1\" in --version) echo 'mpirun (Open MPI) 4.1.4' ;; true) echo 'attempt to run as root' "
-         ">&2; exit 1 ;; "
-         "*) echo slot; echo slot; echo slot ;; esac");
-  const ProgramResult result = run();
-  EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
-  for (const char* line : {"Tesla V100, 32 GiB, compute capability 7.0", "535.1, for CUDA up to 12.2",
-                           "Open MPI 4.1.4, which refuses to run as root", "3 ranks"}) {
-    EXPECT_NE(result.output.find(line), std::string::npos) << line << "\n" << result.output;
-  }
-}
-
-TEST_F(DoctorProgram, TellsWhatTheyComplainOf) {
-  script("nvidia-smi", "echo 'NVIDIA-SMI has failed because it could not communicate'; exit 9");
-  script("mpirun", "echo 'cannot open libmpi' >&2; exit 1");
-  const ProgramResult result = run();
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_NE(result.output.find("mpirun does not run: cannot open libmpi"), std::string::npos)
-      << result.output;
-  EXPECT_NE(result.output.find("could not communicate"), std::string::npos) << result.output;
 }
 
 TEST_F(DoctorProgram, ExitsWith1WhereStage0CannotRun) {

@@ -182,9 +182,9 @@ note     driver            535.1, for CUDA up to 12.3; built with 12.4
 problem  architecture      compiled for 80-real, 90; V100 has 7.0
                            -> stage 2 needs a GPU of compute capability 7.5 or newer
 )");
-  EXPECT_EQ(text_of(judge_gpus(there({kT4}, CudaVersion{12, 4}), build)), R"(
+  EXPECT_EQ(text_of(judge_gpus(there({kT4}, CudaVersion{13, 0}), build)), R"(
 ok       GPU               T4, 15 GiB, compute capability 7.5
-ok       driver            580.1, for CUDA up to 12.4; built with 12.4
+ok       driver            580.1, for CUDA up to 13.0; built with 12.4
 problem  architecture      compiled for 80-real, 90; T4 has 7.5
                            -> build for it: cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=75-real
 )");
@@ -212,7 +212,8 @@ ok       driver            535.1
 TEST(DoctorText, of_mpi) {
   const Findings whole = judge_mpi({.version = "Open MPI 4.1.4", .slots = 2, .cuda_aware = true}, true);
   const Findings small = judge_mpi({.version = "Open MPI 4.1.4", .slots = 1, .cuda_aware = false}, true);
-  EXPECT_EQ(text_of(whole) + text_of(small), R"(
+  const Findings no_gpu = judge_mpi({.version = "Open MPI 4.1.4", .cuda_aware = false}, false);
+  EXPECT_EQ(text_of(whole) + text_of(small) + text_of(no_gpu), R"(
 ok       MPI               Open MPI 4.1.4
 ok       MPI slots         2 ranks without --oversubscribe
 ok       CUDA-aware MPI    yes
@@ -222,6 +223,8 @@ note     MPI slots         1 rank without --oversubscribe
                            -> to start more ranks than that: mpirun --oversubscribe -np 2
 note     CUDA-aware MPI    no
                            -> stage 3's ranks exchange gradients through host memory or NCCL; --transport selects one
+
+ok       MPI               Open MPI 4.1.4
 )");
 }
 

@@ -14,6 +14,7 @@
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/op_recorder.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 #include "tests/support/small_training.h"
 #include "tests/support/trace.h"
 #include "tools/bench/step_budget.h"
@@ -275,26 +276,21 @@ TEST(TraceEvents, DivideOverlappingWorkOfThreadsAmongRows) {
 
 TEST(ProfileFile, MustBeWritable) {
   const ScratchDirectory directory;
-  const auto refusal = [](const std::filesystem::path& file) -> std::string {
-    try {
-      require_profile_file(file);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
+  const auto refused = [](const std::filesystem::path& file) {
+    return refusal([&] { require_profile_file(file); });
   };
-  EXPECT_EQ(refusal(directory.path() / "new.json"), "");
+  EXPECT_EQ(refused(directory.path() / "new.json"), "");
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
   const std::string old = trace_file(std::vector{std::string()}, {});
   directory.write("old.json", old);
-  EXPECT_EQ(refusal(directory.path() / "old.json"), "");
+  EXPECT_EQ(refused(directory.path() / "old.json"), "");
   EXPECT_EQ(read_bytes(directory.path() / "old.json"), old);  // until the profile is written
   directory.write("empty.json", "");
-  EXPECT_EQ(refusal(directory.path() / "empty.json"), "");
-  EXPECT_NE(refusal(directory.path()).find("is not a regular file"), std::string::npos);
-  EXPECT_NE(refusal("/dev/full").find("is not a regular file"), std::string::npos);
-  EXPECT_NE(refusal(directory.path() / "none" / "x").find("No such file"), std::string::npos);
-  EXPECT_NE(refusal(directory.path() / "old.json" / "x").find("Not a directory"), std::string::npos);
+  EXPECT_EQ(refused(directory.path() / "empty.json"), "");
+  EXPECT_NE(refused(directory.path()).find("is not a regular file"), std::string::npos);
+  EXPECT_NE(refused("/dev/full").find("is not a regular file"), std::string::npos);
+  EXPECT_NE(refused(directory.path() / "none" / "x").find("No such file"), std::string::npos);
+  EXPECT_NE(refused(directory.path() / "old.json" / "x").find("Not a directory"), std::string::npos);
 }
 
 TEST(ProfileFile, OfAnotherKindIsNotReplaced) {

@@ -30,19 +30,21 @@ constexpr const char* kFooter =
     "Exit codes: 0 all stages agree, 1 they disagree or one failed, 2 the input is wrong.";
 
 struct CompareFlags {
-  std::optional<std::string> output, config, programs, against, mpirun, scaling;
-  std::string title = "The stages of StageGPT, compared", author, stages, ranks;
-  std::string tensor_parallel, pipeline_parallel;
+  compare::CompareOptions options;  // as the flags say, after resolve()
+  std::optional<std::string> output, config, programs, against, scaling;
+  std::string stages, ranks, tensor_parallel, pipeline_parallel;
   std::vector<std::string> traces;
-  bool overwrite = false, json = false, emulated = false, reproducible = false, no_reproducible_pass = false;
-  bool no_timelines = false;
+  bool json = false, no_reproducible_pass = false, no_timelines = false;
   std::optional<std::int64_t> cores;
   std::optional<double> loss_limit, norm_limit;
-  double timeout_seconds = 1800;
-  Experiment experiment;
 
+  CompareFlags() {
+    options.title = "The stages of StageGPT, compared";
+    options.timeout_seconds = 1800;
+  }
   void add(CommandLine& command_line);
-  compare::CompareOptions options(const std::vector<std::string>& handed_on);
+  // `handed_on`: the flags after "--".
+  void resolve(const std::vector<std::string>& handed_on);
 
  private:
   void resolve_experiment(const std::vector<std::string>& handed_on);
@@ -51,10 +53,10 @@ struct CompareFlags {
 void CompareFlags::add(CommandLine& command_line) {
   command_line.group("Report");
   command_line.text("--output", output,
-                    "directory to create, with index.html, results.json, results.csv, runs/ and profiles/");
-  command_line.toggle("--overwrite", overwrite, "replace an existing comparison");
-  command_line.free_text("--title", title, "title of the page");
-  command_line.free_text("--author", author, "author, shown on the page");
+                    "directory to create, with index.html, results.json, runs/ and profiles/");
+  command_line.toggle("--overwrite", options.overwrite, "replace an existing comparison");
+  command_line.free_text("--title", options.title, "title of the page");
+  command_line.free_text("--author", options.author, "author, shown on the page");
   command_line.toggle("--json", json, "print results.json instead of tables");
   command_line.group("Contestants");
   command_line.free_text("--stages", stages, "stages to compare, such as 0,1,3 (default: all that can run)");
@@ -64,12 +66,13 @@ void CompareFlags::add(CommandLine& command_line) {
                          "numbers of tensor ranks that hold one model, such as 1,2 (default: 1): all are "
                          "combined with --ranks that they divide");
   command_line.free_text(compare::kPipelineFlag, pipeline_parallel, "the same for the stages of a pipeline");
-  command_line.toggle("--emulated", emulated, "run stages 2 and 3 on the emulator even if there is a GPU");
+  command_line.toggle("--emulated", options.choice.emulated,
+                      "run stages 2 and 3 on the emulator even if there is a GPU");
   command_line.text("--programs", programs, "directory of stageN_train (default: that of this program)");
   command_line.text("--against", against,
                     "directory of another build's stageN_train: each stage of it runs too, as the reference");
   command_line.text(
-      "--mpirun", mpirun,
+      "--mpirun", options.mpirun,
       "command that starts ranks, before -np N (default: mpirun, and with Open MPI --oversubscribe "
       "--bind-to none)");
   command_line.integer("--cores", cores, 1, 1 << 20,
@@ -79,11 +82,11 @@ void CompareFlags::add(CommandLine& command_line) {
   command_line.choice("--scaling", scaling, {"strong", "weak"},
                       "each rank has --cores divided by the largest number of ranks; the batch stays "
                       "(strong) or grows with the ranks (weak)");
-  command_line.integer("--repeats", experiment.repeats, 1, 1000,
+  command_line.integer("--repeats", options.experiment.repeats, 1, 1000,
                        "runs of each contestant, alternating with the others");
-  command_line.integer("--warmup", experiment.warmup, 0, 1'000'000,
+  command_line.integer("--warmup", options.experiment.warmup, 0, 1'000'000,
                        "number of first steps that are not timed");
-  command_line.toggle("--reproducible", reproducible,
+  command_line.toggle("--reproducible", options.experiment.reproducible,
                       "make every run with --reproducible, and expect identical bits");
   command_line.toggle("--no-reproducible-pass", no_reproducible_pass,
                       "skip the extra run of each stage with --reproducible");
@@ -97,7 +100,7 @@ void CompareFlags::add(CommandLine& command_line) {
   command_line.real("--norm-limit", norm_limit, kPositive,
                     concat("largest relative difference of gradient norms (default: ", f32.grad_norm,
                            "; tf32: ", tf32.grad_norm, "; bf16: ", bf16.grad_norm, ")"));
-  command_line.real("--timeout-seconds", timeout_seconds, kNotNegative,
+  command_line.real("--timeout-seconds", options.timeout_seconds, kNotNegative,
                     "end a run that takes longer (0: never)");
   command_line.group("Instead of an experiment");
   command_line.texts("--traces", traces,
@@ -107,6 +110,7 @@ void CompareFlags::add(CommandLine& command_line) {
 }
 
 void CompareFlags::resolve_experiment(const std::vector<std::string>& handed_on) {
+  Experiment& experiment = options.experiment;
   FlagList configuration;
   if (config) {
     const MappedFile file(*config, "--config");
@@ -125,29 +129,19 @@ void CompareFlags::resolve_experiment(const std::vector<std::string>& handed_on)
   take_numbers(compare::kPipelineFlag, pipeline_parallel, experiment.pipeline_parallel);
   if (scaling) experiment.mode = *scaling == "weak" ? compare::Mode::weak : compare::Mode::strong;
   experiment.cores = cores.value_or(compare::usable_cores());
-  experiment.reproducible = reproducible;
   experiment.reproducible_pass = !no_reproducible_pass;
   const compare::Limits usual = compare::limits_of(experiment.flags.value("--precision").value_or(""));
   experiment.limits = {loss_limit.value_or(usual.loss), norm_limit.value_or(usual.grad_norm)};
 }
 
-compare::CompareOptions CompareFlags::options(const std::vector<std::string>& handed_on) {
+void CompareFlags::resolve(const std::vector<std::string>& handed_on) {
   if (!output) user_error("--output: expected a directory to create");
   resolve_experiment(handed_on);
-  compare::CompareOptions options;
   options.output = *output;
-  options.overwrite = overwrite;
-  options.title = title;
-  options.author = author;
   options.choice.programs = programs ? std::filesystem::path(*programs) : own_directory();
   if (against) options.choice.against = *against;
-  options.choice.emulated = emulated;
   if (!stages.empty()) options.choice.stages = compare::parse_numbers("--stages", stages, 0, 3);
-  options.mpirun = mpirun;
-  options.experiment = experiment;
   options.timelines = !no_timelines;
-  options.timeout_seconds = timeout_seconds;
-  return options;
 }
 
 // Exit code: 0 if all tensors agree within their limits, otherwise 1.
@@ -179,8 +173,9 @@ int compare_stages_main(int argc, char** argv) {
   flags.add(command_line);
   if (!command_line.parse(static_cast<int>(end - argv), argv)) return 0;
   if (!flags.traces.empty()) return compare_traces(flags.traces);
-  compare::CompareOptions options = flags.options(
-      end == argv + argc ? std::vector<std::string>() : std::vector<std::string>(end + 1, argv + argc));
+  flags.resolve(end == argv + argc ? std::vector<std::string>()
+                                   : std::vector<std::string>(end + 1, argv + argc));
+  compare::CompareOptions& options = flags.options;
   options.command.assign(argv, argv + argc);
   options.version = built_version();
   const StopSignals signals({SIGINT, SIGTERM, SIGHUP});

@@ -4,27 +4,30 @@
 #include <set>
 
 #include "common/base/error.h"
+#include "common/measure/step_times.h"
 #include "tools/compare/table.h"
 
 namespace stagegpt::compare {
 namespace {
 
+Spread spread(const Samples& samples) { return {samples.median(), samples.quantile(0), samples.quantile(1)}; }
+
 Speed speed_of(const Entry& entry, std::int64_t warmup) {
-  std::vector<double> tokens_per_second, step_ms, share;
-  std::array<std::vector<double>, kPhases.size()> ms;
+  Samples tokens_per_second, step_ms, share;
+  std::array<Samples, kPhases.size()> ms;
   Speed speed;
   for (const Trial& trial : entry.trials) {
     const Timing timed = timing(trial, warmup);
-    tokens_per_second.push_back(timed.tokens_per_second);
-    step_ms.push_back(timed.step_ms);
-    share.push_back(timed.communication_share);
-    for (std::size_t i = 0; i < ms.size(); ++i) ms[i].push_back(timed.ms[i]);
+    tokens_per_second.add(timed.tokens_per_second);
+    step_ms.add(timed.step_ms);
+    share.add(timed.communication_share);
+    for (std::size_t i = 0; i < ms.size(); ++i) ms[i].add(timed.ms[i]);
     speed.peak_memory_bytes = std::max(speed.peak_memory_bytes, trial.peak_memory_bytes);
   }
   speed.tokens_per_second = spread(tokens_per_second);
   speed.step_ms = spread(step_ms);
-  speed.communication_share = median(share);
-  for (std::size_t i = 0; i < ms.size(); ++i) speed.ms[i] = median(ms[i]);
+  speed.communication_share = share.median();
+  for (std::size_t i = 0; i < ms.size(); ++i) speed.ms[i] = ms[i].median();
   return speed;
 }
 

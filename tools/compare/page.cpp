@@ -12,11 +12,6 @@
 namespace stagegpt::compare {
 namespace {
 
-std::string fact(const std::string& name, const std::string& value, const std::string& beside = "") {
-  return concat("<div><dt>", escaped(name), "</dt><dd>", escaped(value),
-                beside.empty() ? "" : concat("<small>", escaped(beside), "</small>"), "</dd></div>\n");
-}
-
 std::string text_of(const Json& json) {
   if (json.is_null()) return "unknown";
   if (json.is_string()) return json.get<std::string>();
@@ -200,7 +195,7 @@ std::string page(const Comparison& comparison) {
                 speed(comparison), timelines(comparison), left_out(comparison), experiment(comparison),
                 machine(comparison), kMeanings,
                 "</main>\n<footer>Written by StageGPT's compare_stages. "
-                "The same numbers are in results.json and results.csv.</footer>\n</body>\n</html>\n");
+                "The same numbers are in results.json.</footer>\n</body>\n</html>\n");
 }
 
 }  // namespace stagegpt::compare

@@ -9,7 +9,7 @@ inline constexpr const char* kPageStyle = R"css(
   --part0: #9aa5b1; --part1: #5aa9e6; --part2: #1f5f9e; --part3: #e08a1e; --part4: #4f9d69;
   --on2: #ffffff; --op: #4a5560;
 }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root {
     --stage0: #b4bec8; --stage1: #58b0ff; --stage2: #ff9a5c; --stage3: #3fd0a4;
     --part0: #6d7883; --part1: #7cc0f5; --part2: #3a7dc0; --part3: #f0a545; --part4: #63b981;
@@ -45,17 +45,11 @@ figure > svg { display: block; width: 100%; max-width: 33rem; height: auto; over
 svg text { fill: var(--quiet); font: 12px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; font-variant-numeric: tabular-nums; }
 svg text.value { fill: var(--ink); }
 svg .grid { stroke: var(--rule); } svg .axis { stroke: var(--quiet); }
-svg .line { fill: none; stroke-width: 2; stroke-linejoin: round; } svg .line.wide { stroke-width: 6; opacity: 0.4; }
+svg .line { fill: none; stroke: var(--stage); stroke-width: 2; stroke-linejoin: round; } svg .line.wide { stroke-width: 6; opacity: 0.4; }
 svg .limit { stroke: var(--bad); stroke-dasharray: 6 4; } svg text.limit { fill: var(--bad); stroke: var(--paper); stroke-width: 4px; stroke-dasharray: none; paint-order: stroke; }
 svg .ideal { stroke: var(--quiet); stroke-dasharray: 3 4; }
 svg .whisker { stroke: var(--ink); stroke-width: 1.5; }
-svg .stage0 { stroke: var(--stage0); } svg .stage1 { stroke: var(--stage1); }
-svg .stage2 { stroke: var(--stage2); } svg .stage3 { stroke: var(--stage3); }
-svg rect, svg circle { stroke: none; }
-svg rect.stage0, svg circle.stage0 { fill: var(--stage0); stroke: none; }
-svg rect.stage1, svg circle.stage1 { fill: var(--stage1); stroke: none; }
-svg rect.stage2, svg circle.stage2 { fill: var(--stage2); stroke: none; }
-svg rect.stage3, svg circle.stage3 { fill: var(--stage3); stroke: none; }
+svg rect, svg circle { fill: var(--stage); }
 svg .part0 { fill: var(--part0); } svg .part1 { fill: var(--part1); } svg .part2 { fill: var(--part2); }
 svg .part3 { fill: var(--part3); } svg .part4 { fill: var(--part4); }
 .scales { border: 0; padding: 0; margin: 1rem 0 0.5rem; display: flex; flex-wrap: wrap; gap: 0.2rem 1.25rem; font-size: 0.9rem; }
@@ -102,11 +96,6 @@ pre { background: var(--soft); padding: 0.7rem 0.9rem; border-radius: 6px; margi
   .scales legend { width: 100%; }
 }
 @media print {
-  :root {
-    --stage0: #4a5560; --stage1: #0068b5; --stage2: #c2410c; --stage3: #0a8f6a;
-    --part0: #9aa5b1; --part1: #5aa9e6; --part2: #1f5f9e; --part3: #e08a1e; --part4: #4f9d69;
-    --on2: #ffffff; --op: #4a5560;
-  }
   figure, tr, .verdict, .figures div { break-inside: avoid; }
   .plots { grid-template-columns: 1fr 1fr; }
   .scroll { overflow: visible; }

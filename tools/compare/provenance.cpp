@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <sstream>
 #include <thread>
 
 #include "common/base/error.h"
@@ -36,8 +35,6 @@ std::string in_one_line(std::string text) {
   return text;
 }
 
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-
 Json processor() {
   const std::string cpu = system_file("/proc/cpuinfo");
   const auto memory = meminfo_bytes(system_file("/proc/meminfo"), "MemTotal");
@@ -45,19 +42,19 @@ Json processor() {
   if (const std::string family = value_of(cpu, "cpu family"); !family.empty()) {
     model += concat(" (family ", family, " model ", value_of(cpu, "model"), ")");
   }
-  return {{"processor", text_or_null(model)},
-          {"cores_online", std::thread::hardware_concurrency()},
-          {"cores_usable", usable_cores()},
-          {"memory_bytes", memory ? Json(static_cast<std::int64_t>(*memory)) : Json()},
-          {"gpus",
-           text_or_null(in_one_line(output_of(
-               {"nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"})))}};
+  return {
+      {"processor", or_null(model)},
+      {"cores_online", std::thread::hardware_concurrency()},
+      {"cores_usable", usable_cores()},
+      {"memory_bytes", memory ? Json(static_cast<std::int64_t>(*memory)) : Json()},
+      {"gpus", or_null(in_one_line(output_of({"nvidia-smi", "--query-gpu=name,memory.total,driver_version",
+                                              "--format=csv,noheader"})))}};
 }
 
 Json system() {
   utsname name{};
   const bool known = uname(&name) == 0;
-  return {{"system", text_or_null(value_of(system_file("/etc/os-release"), "PRETTY_NAME"))},
+  return {{"system", or_null(value_of(system_file("/etc/os-release"), "PRETTY_NAME"))},
           {"kernel", known ? Json(concat(name.sysname, " ", name.release, " ", name.machine)) : Json()}};
 }
 
@@ -82,20 +79,6 @@ std::string now() {
 
 }  // namespace
 
-std::string value_of(const std::string& text, const std::string& key) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t separator = line.find_first_of(":=");
-    if (separator == line.npos) continue;
-    const std::size_t key_end = line.find_last_not_of(" \t", separator - 1);
-    if (separator == 0 || line.substr(0, key_end + 1) != key) continue;
-    const std::size_t begin = line.find_first_not_of(" \t\"", separator + 1);
-    const std::size_t end = line.find_last_not_of(" \t\"\r");
-    return begin == line.npos || end < begin ? "" : line.substr(begin, end - begin + 1);
-  }
-  return "";
-}
-
 Json find_provenance(const std::string& mpi, const Version& version) {
   const std::string cuda = value_of(output_of({"nvidia-smi", "-q"}), "CUDA Version");
   return {{"date", now()},
@@ -103,9 +86,9 @@ Json find_provenance(const std::string& mpi, const Version& version) {
           {"system", system()},
           {"build", build()},
           {"libraries",
-           {{"mpi", text_or_null(mpi)},
-            {"cuda_toolkit", text_or_null(STAGEGPT_CUDA_TOOLKIT)},
-            {"cuda_of_driver", text_or_null(cuda)}}},
+           {{"mpi", or_null(mpi)},
+            {"cuda_toolkit", or_null(STAGEGPT_CUDA_TOOLKIT)},
+            {"cuda_of_driver", or_null(cuda)}}},
           {"source", source(version)}};
 }
 

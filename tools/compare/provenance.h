@@ -16,7 +16,4 @@ Json find_provenance(const std::string& mpi, const Version& version);
 // Cores that this process may use.
 std::int64_t usable_cores();
 
-// The value in the first line "KEY: value" or "KEY=value" of a text, without quotes; empty if there is none.
-std::string value_of(const std::string& text, const std::string& key);
-
 }  // namespace stagegpt::compare

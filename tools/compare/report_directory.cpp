@@ -14,9 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *kFlag = "--output", *kResults = "results.json", *kTable = "results.csv",
-                     *kPage = "index.html";
-constexpr std::array<const char*, 5> kOwn = {kResults, kTable, kPage, kRuns, kProfiles};
+constexpr const char *kFlag = "--output", *kResults = "results.json", *kPage = "index.html";
+constexpr std::array<const char*, 4> kOwn = {kResults, kPage, kRuns, kProfiles};
 
 bool is_own(const std::string& name) {
   return std::ranges::any_of(kOwn,
@@ -63,7 +62,6 @@ void ReportDirectory::begin() const {
 
 void ReportDirectory::write(const Comparison& comparison) const {
   replace_file(path_ / kResults, json_text(results_json(comparison), 1));
-  replace_file(path_ / kTable, results_csv(comparison));
   replace_file(path_ / kPage, page(comparison));
 }
 

@@ -1,4 +1,4 @@
-// The directory of a report: DIR/index.html, results.json, results.csv, runs/, profiles/.
+// The directory of a report: DIR/index.html, results.json, runs/, profiles/.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ class ReportDirectory {
 
   // Creates the directory, or removes an earlier comparison from it.
   void begin() const;
-  // Writes the three reports; replaces existing ones.
+  // Writes both reports; replaces existing ones.
   void write(const Comparison& comparison) const;
 
   const std::filesystem::path& path() const { return path_; }

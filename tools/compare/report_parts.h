@@ -54,15 +54,12 @@ std::string timelines(const Comparison& comparison);
 // Phases, waiting and messages of each rank, in ms and as shares of the step.
 Table timeline_table(const Comparison& comparison);
 
-// ---- DIR/results.json and DIR/results.csv. Their fields: docs/compare.md.
+// ---- DIR/results.json. Its fields: docs/compare.md.
 
 inline constexpr const char* kFormat = "stagegpt comparison";
 inline constexpr int kVersion = 1;
 
 Json results_json(const Comparison& comparison);
-
-// A header line, then a line for each trial.
-std::string results_csv(const Comparison& comparison);
 
 // DIR/index.html, as one self-contained page.
 std::string page(const Comparison& comparison);

@@ -12,8 +12,6 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(); }
 
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-
 Json spread_json(const Spread& spread) {
   return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
 }
@@ -72,8 +70,8 @@ Json timeline_json(const std::optional<Recording>& recording) {
   const bool there = recording->failure.empty();
   Json ranks = Json::array();
   for (const RankTimeline& rank : timeline.ranks) ranks.push_back(rank_json(rank));
-  return {{"failure", text_or_null(recording->failure)},
-          {"profile", text_or_null(recording->profile)},
+  return {{"failure", or_null(recording->failure)},
+          {"profile", or_null(recording->profile)},
           {"step", there ? Json(timeline.step) : Json()},
           {"steps_recorded", timeline.recorded},
           {"ms", there ? Json(timeline.ms) : Json()},
@@ -97,9 +95,9 @@ Json entry_json(const Entry& entry, std::int64_t warmup) {
           {"batch_size", contestant.batch_size},
           {"reproducible", contestant.reproducible},
           {"timed", contestant.timed},
-          {"machine", text_or_null(entry.machine)},
+          {"machine", or_null(entry.machine)},
           {"command", entry.command},
-          {"failure", text_or_null(entry.failure)},
+          {"failure", or_null(entry.failure)},
           {"timeline", timeline_json(entry.recording)},
           {"trials", std::move(trials)}};
 }
@@ -118,7 +116,7 @@ Json speed_json(const Comparison& comparison, const Speed& speed) {
 Json tensor_json(const FirstTensor& first) {
   if (first.text.empty()) return nullptr;
   return {{"step", first.step > 0 ? Json(first.step) : Json()},
-          {"tensor", text_or_null(first.tensor)},
+          {"tensor", or_null(first.tensor)},
           {"difference", first.step > 0 ? number(first.error) : Json()},
           {"limit", first.step > 0 ? number(first.limit) : Json()},
           {"text", first.text}};
@@ -164,8 +162,6 @@ Json experiment_json(const Comparison& comparison) {
           {"settings", comparison.settings}};
 }
 
-std::string csv_number(double value) { return std::isfinite(value) ? Json(value).dump() : ""; }
-
 }  // namespace
 
 Json results_json(const Comparison& comparison) {
@@ -177,7 +173,7 @@ Json results_json(const Comparison& comparison) {
                {"interrupted", comparison.interrupted},
                {"verdict", verdict(comparison)},
                {"title", comparison.title},
-               {"author", text_or_null(comparison.author)},
+               {"author", or_null(comparison.author)},
                {"command", comparison.command},
                {"seconds", comparison.seconds},
                {"busy", busy_json(busy_runs(comparison).busiest)},
@@ -194,31 +190,6 @@ Json results_json(const Comparison& comparison) {
   }
   for (const Speed& speed : speeds(comparison)) json["speed"].push_back(speed_json(comparison, speed));
   return json;
-}
-
-std::string results_csv(const Comparison& comparison) {
-  std::string text =
-      "name,stage,hardware,ranks,tensor_parallel,pipeline_parallel,threads_per_rank,batch_size,reproducible,"
-      "trial,steps,tokens_per_second,step_ms";
-  for (const char* phase : kPhases) text += concat(",", phase, "_ms");
-  text += ",communication_share,peak_memory_bytes,first_loss,last_loss\r\n";
-  for (const Entry& entry : comparison.entries) {
-    const Contestant& contestant = entry.contestant;
-    for (std::size_t i = 0; i < entry.trials.size(); ++i) {
-      const Trial& trial = entry.trials[i];
-      const Timing timed = timing(trial, comparison.experiment.warmup);
-      text +=
-          concat(contestant.name(), ',', contestant.program.stage, ',', name_of(contestant.program.hardware),
-                 ',', contestant.ranks, ',', contestant.tensor_ranks, ',', contestant.pipeline_stages, ',',
-                 contestant.threads, ',', contestant.batch_size, ',',
-                 contestant.reproducible ? "true" : "false", ',', i + 1, ',', trial.steps.size(), ',',
-                 csv_number(timed.tokens_per_second), ',', csv_number(timed.step_ms));
-      for (const double ms : timed.ms) text += concat(',', csv_number(ms));
-      text += concat(',', csv_number(timed.communication_share), ',', trial.peak_memory_bytes, ',',
-                     csv_number(trial.steps.front().loss), ',', csv_number(trial.steps.back().loss), "\r\n");
-    }
-  }
-  return text;
 }
 
 }  // namespace stagegpt::compare

@@ -1,11 +1,11 @@
 #include "tools/compare/runner.h"
 
-#include <sstream>
 #include <utility>
 
 #include "common/base/error.h"
 #include "common/io/content_hash.h"
 #include "common/io/file.h"
+#include "common/system/system_files.h"
 #include "tools/compare/stage_programs.h"
 
 namespace stagegpt::compare {
@@ -16,16 +16,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t kLinesOfErrors = 8;
 constexpr int kUsersMistake = 2;
 constexpr std::int64_t kRecordedSteps = 5;
-
-// The text after "machine: " in a program's messages.
-std::string machine_of(const std::string& errors) {
-  constexpr std::string_view kMachine = "machine: ";
-  std::istringstream lines(errors);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(kMachine)) return line.substr(kMachine.size());
-  }
-  return "";
-}
 
 std::string how_it_ended(const SubprocessResult& result) {
   if (result.timed_out) return concat("did not end within ", result.seconds, " s; see --timeout-seconds");
@@ -123,7 +113,7 @@ void Runner::run(Entry& entry) const {
     const LoadMeter meter(alone, entry.contestant.computing_threads());
     const SubprocessResult result = start(words);
     const std::optional<MachineLoad> load = meter.read();
-    entry.machine = machine_of(result.errors);
+    entry.machine = value_of(result.errors, "machine");
     if (result.exit_code == 0) {
       entry.trials.push_back(read_trial(directory));
       // If --mpirun starts ranks elsewhere, or through a daemon, their time would count as that of other

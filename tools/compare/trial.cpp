@@ -7,6 +7,7 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "common/measure/step_times.h"
 
 namespace stagegpt::compare {
 namespace {
@@ -39,17 +40,6 @@ void read_line(std::string_view text, Trial& trial) {
 
 }  // namespace
 
-double median(std::vector<double> values) {
-  check(!values.empty(), "median: expected at least one value, got none");
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-Spread spread(const std::vector<double>& values) {
-  return {median(values), *std::ranges::min_element(values), *std::ranges::max_element(values)};
-}
-
 Trial parse_metrics(std::string_view text) {
   Trial trial;
   while (!text.empty()) {
@@ -73,15 +63,15 @@ Timing timing(const Trial& trial, std::int64_t warmup) {
     timing.ms.fill(kNone);
     return timing;
   }
-  std::vector<double> seconds;
-  std::array<std::vector<double>, kPhases.size()> ms;
+  Samples seconds;
+  std::array<Samples, kPhases.size()> ms;
   for (auto step = trial.steps.begin() + warmup; step != trial.steps.end(); ++step) {
-    seconds.push_back(step->seconds);
-    for (std::size_t i = 0; i < kPhases.size(); ++i) ms[i].push_back(step->ms[i]);
+    seconds.add(step->seconds);
+    for (std::size_t i = 0; i < kPhases.size(); ++i) ms[i].add(step->ms[i]);
   }
-  for (std::size_t i = 0; i < kPhases.size(); ++i) timing.ms[i] = median(ms[i]);
-  timing.step_ms = 1e3 * median(seconds);
-  timing.tokens_per_second = trial.tokens_per_step / median(seconds);
+  for (std::size_t i = 0; i < kPhases.size(); ++i) timing.ms[i] = ms[i].median();
+  timing.step_ms = 1e3 * seconds.median();
+  timing.tokens_per_second = trial.tokens_per_step / seconds.median();
   const double total = std::accumulate(timing.ms.begin(), timing.ms.end(), 0.0);
   timing.communication_share = total > 0 ? timing.ms[kCommunication] / total : 0;
   return timing;

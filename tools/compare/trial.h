@@ -13,14 +13,10 @@
 
 namespace stagegpt::compare {
 
-// For an even number of values, the mean of the middle two. Throws InternalError if there are none.
-double median(std::vector<double> values);
-
 struct Spread {
   double median = 0, min = 0, max = 0;
   bool operator==(const Spread&) const = default;
 };
-Spread spread(const std::vector<double>& values);
 
 // In the order of a step.
 inline constexpr std::array<const char*, 5> kPhases = {"data", "forward", "backward", "communication",

@@ -46,11 +46,10 @@ std::string to_text(const Findings& findings) {
 std::string to_json_text(const Findings& findings) {
   Json list = Json::array();
   for (const Finding& finding : findings) {
-    const Json advice(finding.advice);
     list.push_back({{"subject", finding.subject},
                     {"mark", name_of(finding.mark)},
                     {"found", finding.found},
-                    {"advice", finding.advice.empty() ? Json() : advice},
+                    {"advice", or_null(finding.advice)},
                     {"prevents_stage0", finding.prevents_stage0}});
   }
   return json_text({{"stage0_runs", stage0_runs(findings)}, {"findings", list}});

@@ -28,9 +28,7 @@ int number_of(std::string_view architecture) {
 }
 
 SubprocessResult run(std::vector<std::string> argv) {
-  Subprocess subprocess{.argv = std::move(argv)};
-  subprocess.timeout_seconds = kSeconds;
-  return run_subprocess(subprocess);
+  return run_subprocess({.argv = std::move(argv), .timeout_seconds = kSeconds});
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }

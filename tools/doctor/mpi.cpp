@@ -11,13 +11,9 @@ namespace {
 constexpr double kLauncherSeconds = 20;  // mpirun may wait for another machine
 
 SubprocessResult run(std::vector<std::string> argv, bool as_root) {
-  Subprocess subprocess{.argv = std::move(argv)};
-  subprocess.timeout_seconds = kLauncherSeconds;
-  if (as_root) {
-    for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}) {
-      subprocess.environment.emplace_back(name, "1");
-    }
-  }
+  Subprocess subprocess{.argv = std::move(argv), .timeout_seconds = kLauncherSeconds};
+  if (as_root)
+    subprocess.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   return run_subprocess(subprocess);
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <sstream>
 
 #include "common/base/error.h"
 #include "common/system/system_files.h"
@@ -96,17 +95,8 @@ std::string in_lower_case(std::string text) {
 
 }  // namespace
 
-std::string parse_processor_model(std::string_view cpuinfo) {
-  std::istringstream lines{std::string(cpuinfo)};
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "";
-}
-
 ProcessorFacts processor_facts() {
-  return {.model = parse_processor_model(system_file("/proc/cpuinfo")),
+  return {.model = value_of(system_file("/proc/cpuinfo"), "model name"),
           .cores = omp_get_num_procs(),
           .quota = cpu_quota(),
           .instructions = instruction_sets()};

@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,9 +22,6 @@ struct ProcessorFacts {
   std::optional<double> quota = {};  // of a container, in cores
   std::vector<InstructionSet> instructions = {};
 };
-
-// The "model name" in /proc/cpuinfo; empty if there is none.
-std::string parse_processor_model(std::string_view cpuinfo);
 
 ProcessorFacts processor_facts();
 Findings judge_processor(const ProcessorFacts& facts);

@@ -1,11 +1,11 @@
 #include "tools/inspect/layer_history.h"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "common/base/json.h"
 #include "common/io/file.h"
+#include "common/measure/step_times.h"
 
 namespace stagegpt {
 namespace {
@@ -49,15 +49,13 @@ Json rounded(const nlohmann::json& value) {
 // The median of the last values of the blocks; null where fewer than three have one: a block is not its own
 // reference.
 Json median_of_blocks(const Json& names, const Json& of_layers) {
-  std::vector<double> values;
+  Samples values;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const Json& last = of_layers[i].back();
-    if (names[i].get<std::string>().starts_with("h.") && last.is_number())
-      values.push_back(last.get<double>());
+    if (names[i].get<std::string>().starts_with("h.") && last.is_number()) values.add(last.get<double>());
   }
   if (values.size() < 3) return {};
-  std::ranges::sort(values);
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+  return values.median();
 }
 
 }  // namespace

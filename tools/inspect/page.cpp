@@ -95,10 +95,6 @@ Json page_data(const Findings& findings, const Tokenizer& tokenizer) {
           {"run", findings.run}};
 }
 
-std::string fact(const std::string& name, const std::string& value) {
-  return concat("<div><dt>", escaped(name), "</dt><dd>", escaped(value), "</dd></div>\n");
-}
-
 std::string nats(double loss) {
   char text[48];
   std::snprintf(text, sizeof text, "%.3f nats per token", loss);

@@ -9,7 +9,7 @@ inline constexpr const char* kBaseStyle = R"css(
   --paper: #ffffff; --ink: #1d2126; --quiet: #5b6570; --rule: #d9dee3; --soft: #f4f6f8; --accent: #0068b5;
   --good: #1a7f37; --good-soft: #edf8f0; --bad: #b3261e; --bad-soft: #fdf0ee;
 }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root {
     --paper: #14171a; --ink: #e6e9ec; --quiet: #9aa4ae; --rule: #2f363d; --soft: #1c2025; --accent: #58b0ff;
     --good: #57c878; --good-soft: #13241a; --bad: #ff8a7a; --bad-soft: #2c1917;
@@ -46,8 +46,7 @@ footer { padding-top: 2rem; padding-bottom: 3rem; }
 }
 @media print {
   :root {
-    --paper: #ffffff; --ink: #000000; --quiet: #444444; --rule: #cccccc; --soft: #f5f5f5;
-    --good: #1a7f37; --good-soft: #ffffff; --bad: #b3261e; --bad-soft: #ffffff;
+    --ink: #000000; --quiet: #444444; --rule: #cccccc; --soft: #f5f5f5; --good-soft: #ffffff; --bad-soft: #ffffff;
   }
   body { font-size: 10.5pt; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }

@@ -48,6 +48,11 @@ std::string paragraph(std::string_view text, std::string_view css) {
   return concat("<p class=\"", css, "\">", escaped(text), "</p>\n");
 }
 
+std::string fact(std::string_view name, std::string_view value, std::string_view beside) {
+  return concat("<div><dt>", escaped(name), "</dt><dd>", escaped(value),
+                beside.empty() ? "" : concat("<small>", escaped(beside), "</small>"), "</dd></div>\n");
+}
+
 std::string page_head(std::string_view title, std::string_view style, Scripts scripts) {
   return concat(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

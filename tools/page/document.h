@@ -14,6 +14,8 @@ namespace stagegpt {
 std::string escaped(std::string_view text);
 // A paragraph of this text, of a class of the page's style.
 std::string paragraph(std::string_view text, std::string_view css = "");
+// A name and its value in a <dl>, and smaller text beside the value.
+std::string fact(std::string_view name, std::string_view value, std::string_view beside = "");
 
 // Whether a page has scripts of its own. Its content security policy refuses everything else.
 enum class Scripts { none, own };
