@@ -7,10 +7,10 @@
 #include <cstdio>
 
 #include "common/app/dry_run.h"
-#include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/comm/self_communicator.h"
 #include "common/train/memory_plan.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -53,15 +53,6 @@ class MemoryMessages : public testing::Test {
   std::string text(const TrainerConfig& trainer, int ranks = 1) const {
     return memory_text(bytes(trainer, ranks));
   }
-  template <class Require>
-  static std::string refusal(const Require& require) {
-    try {
-      require();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
-  }
 
   const Gpt2Config config_{.vocab_size = 1000, .block_size = 64, .n_layer = 8, .n_head = 4, .n_embd = 256};
   NoGradientSync sync_;
@@ -84,6 +75,8 @@ TEST_F(MemoryMessages, ATrainingIsToldOfASmallerBatchThatFits) {
              " are available on the device; --batch-size 6 --grad-accumulation 6, the same step, takes ",
              text(half), "; --ignore-memory starts nevertheless"));
   EXPECT_EQ(refusal([&] { require_training_memory(training(half, memory), {}); }), "");
+  const TensorMemory less = device(bytes(half) - 1);
+  EXPECT_NE(refusal([&] { require_training_memory(training(half, less), {}); }), "");
 }
 
 TEST_F(MemoryMessages, AdviceKeepsBatchesThatDivide) {
@@ -170,9 +163,10 @@ TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
   const auto says = [&](DType matrices) {
     return refusal([&] { require_generation_memory(config_, matrices, memory, {}); });
   };
-  const auto takes = [&](DType matrices) {
-    return memory_text(static_cast<double>(plan_generation(config_, matrices)));
-  };
+  const auto needed = [&](DType matrices) { return static_cast<double>(plan_generation(config_, matrices)); };
+  const auto takes = [&](DType matrices) { return memory_text(needed(matrices)); };
+  const TensorMemory enough = device(needed(DType::f32));
+  EXPECT_EQ(refusal([&] { require_generation_memory(config_, DType::f32, enough, {}); }), "");
   EXPECT_EQ(says(DType::f32), concat("--model: generation takes ", takes(DType::f32),
                                      ", and 10.0 MiB are available on the device; a smaller model takes "
                                      "less; --ignore-memory starts nevertheless"));
@@ -205,6 +199,7 @@ TEST_F(MemoryMessages, AnEvaluationThatHasNoRoomIsToldOfItsBatch) {
 }
 
 TEST_F(MemoryMessages, AGibibyteIsTheFirstInGibibytes) {
+  EXPECT_EQ(memory_text(340.25 * 1024 * kMiB), "340.2 GiB");
   EXPECT_EQ(memory_text(1024.0 * kMiB), "1.0 GiB");
   EXPECT_EQ(memory_text(1023.0 * kMiB), "1023.0 MiB");
 }
