@@ -172,9 +172,8 @@ TEST(Flags, AreInTheFilesOfTheirTests) {
 TEST(Flags, OfPrepareDataPrintTheManifest) {
   const ScratchDirectory directory;
   directory.write("text.txt", "some text, twice: some text");
-  const ProgramResult result =
-      run_program("prepare_data", {"--input", "text.txt", "--output", "out", "--tokenizer", "char", "--json"},
-                  directory.path());
+  const ProgramResult result = run_program(
+      "prepare_data", words("--input text.txt --output out --tokenizer char --json"), directory.path());
   auto manifest = nlohmann::json::parse(read_bytes(directory.path() / "out/manifest.json"));
   for (const char* of_the_file : {"format", "version"}) manifest.erase(of_the_file);
   EXPECT_EQ(nlohmann::json::parse(result.output), manifest);
