@@ -361,7 +361,7 @@ TEST(EvaluationByRanks, has_the_bits_of_one_process) {
   for (const std::int64_t batch_size : {1, 3, 100}) {
     for (const std::int64_t windows : {1, 2, 50, 88}) {
       const Windows taken = sampled_windows({88, windows}, run.data.seq_len());
-      const EvaluateOptions options{.batch_size = batch_size, .stoppable = true};
+      const BatchOptions options{.batch_size = batch_size, .stoppable = true};
       const TokenSequence& tokens = run.data.tokens();
       const Evaluation expected = *evaluate(single, *run.backend, run.model, tokens, taken, options);
       const Evaluation evaluation = *evaluate(ranks(), *run.backend, run.model, tokens, taken, options);
