@@ -308,7 +308,7 @@ TEST(DividedTraining, takes_the_memory_of_its_plan) {
   SmallRun run = divided_run(settings);
   for (int step = 0; step < 2; ++step) run.trainer.step();
   const auto plan = static_cast<double>(
-      plan_memory(run.model.config(), SmallRun::trainer_config(settings), kT, ranks().size(), *run.sync)
+      plan_memory({run.model.config(), SmallRun::trainer_config(settings), kT, ranks().size(), *run.sync})
           .total());
   EXPECT_NEAR(static_cast<double>(run.backend->memory_stats().peak_bytes_in_use), plan, 0.05 * plan);
 }

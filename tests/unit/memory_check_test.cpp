@@ -31,7 +31,7 @@ class MemoryMessages : public testing::Test {
     return {.device_bytes = static_cast<std::size_t>(bytes), .on_host = false};
   }
   TrainingMemory training(const TrainerConfig& trainer, const TensorMemory& memory, int ranks = 1) const {
-    return {config_, trainer, 64, ranks, sync_, memory};
+    return {{config_, trainer, 64, ranks, sync_}, memory};
   }
   static TrainerConfig batches(std::int64_t batch_size, std::int64_t grad_accumulation,
                                bool reproducible = false) {
@@ -48,7 +48,7 @@ class MemoryMessages : public testing::Test {
   }
   // The bytes that a training needs on a device: only its tensors.
   double bytes(const TrainerConfig& trainer, int ranks = 1) const {
-    return static_cast<double>(plan_memory(config_, trainer, 64, ranks, sync_).total());
+    return static_cast<double>(plan_memory({config_, trainer, 64, ranks, sync_}).total());
   }
   std::string text(const TrainerConfig& trainer, int ranks = 1) const {
     return memory_text(bytes(trainer, ranks));
@@ -139,7 +139,7 @@ TEST_F(MemoryMessages, RanksAreToldOfWhatTheyShare) {
   EXPECT_EQ(advice(training(six, gpu, 2), bytes(least, 2)),
             smaller + ", and --divide them, which divides AdamW's moments among the ranks");
   HalfSync half;
-  EXPECT_EQ(advice({config_, six, 64, 2, half, gpu}, 1e12), smaller);
+  EXPECT_EQ(advice({{config_, six, 64, 2, half}, gpu}, 1e12), smaller);
   EXPECT_EQ(
       advice(training(recomputed(batches(24, 1, true)), gpu, 2), bytes(recomputed(batches(8, 1, true)), 2)),
       smaller);
@@ -231,7 +231,7 @@ TEST_F(DryRun, TellsWhereNothingIsAvailable) {
 TEST_F(DryRun, HasALineForEachFigure) {
   const TrainerConfig trainer = batches(12, 3);
   const TensorMemory memory = device(bytes(trainer));
-  const MemoryPlan plan = plan_memory(config_, trainer, 64, 1, sync_);
+  const MemoryPlan plan = plan_memory({config_, trainer, 64, 1, sync_});
   const std::string head =
       "parameters  6,590,976\n"
       "tokens      2,304 a step, 230,400 in all\n"
@@ -253,7 +253,7 @@ TEST_F(DryRun, HasALineForEachFigure) {
                   .ends_with("\nfits        no; --batch-size 6 --grad-accumulation 6, the same step, takes " +
                              text(batches(6, 6)) + '\n'));
   const TensorMemory unknown{.on_host = false};
-  const MemoryPlan of_two = plan_memory(config_, trainer, 64, 2, sync_);
+  const MemoryPlan of_two = plan_memory({config_, trainer, 64, 2, sync_});
   const double needed = static_cast<double>(of_two.total() + of_two.free_blocks) + 128.0 * kMiB;
   EXPECT_EQ(printed(training(trainer, unknown, 2)),
             head + "memory of each rank, in MiB\n" + rows(of_two) +
@@ -263,7 +263,7 @@ TEST_F(DryRun, HasALineForEachFigure) {
 TEST_F(DryRun, HasThemAllAsJson) {
   const TrainerConfig trainer = batches(12, 3);
   const TensorMemory memory = device(bytes(trainer) - 1), unknown{.on_host = false};
-  const MemoryPlan plan = plan_memory(config_, trainer, 64, 2, sync_);
+  const MemoryPlan plan = plan_memory({config_, trainer, 64, 2, sync_});
   Json expected = {{"parameters", 6590976},
                    {"trained_parameters", 6590976},
                    {"tokens_per_step", 2304.0},
