@@ -6,7 +6,6 @@
 #include <map>
 
 #include "common/model/presets.h"
-#include "common/model/zero_arena.h"
 #include "common/random/philox.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/stop_request.h"
