@@ -9,7 +9,6 @@
 #include "common/comm/agreement.h"
 #include "common/io/status_line.h"
 #include "common/model/flops.h"
-#include "common/train/memory_plan.h"
 
 namespace stagegpt {
 namespace {
@@ -46,9 +45,8 @@ void print_plan(const TrainingMemory& training, RankGroup& group, const std::fun
   const double total_tokens = tokens * static_cast<double>(trainer.schedule.steps);
   const double flops = flops_per_token(config, parameters, T);
   const double total_flops = flops * total_tokens;
-  const int ranks = training.ranks * training.tensor_ranks * training.stages;
-  const MemoryPlan memory = plan_memory(config, trainer, T, training.ranks, training.sync,
-                                        training.activations, training.tensor_ranks, training.stages);
+  const int ranks = training.all_ranks();
+  const MemoryPlan memory = plan_memory(training);
   const double needed = needed_memory(training.memory, memory.total(), memory.free_blocks);
   const std::optional<AvailableMemory> available = least_available(training.memory, group);
   const bool fits = !available || needed <= available->bytes;

@@ -211,11 +211,10 @@ TextReport evaluate_text(Stage& stage, const Machine& machine, const EvaluateFla
                    {std::min(division.B, windows.count), windows.at(0).length, "windows", "--seq-len"});
   });
   const std::vector<std::int32_t> token_bytes = bytes_of_tokens(*corpus.tokenizer);
-  const EvaluateOptions options{.batch_size = division.B,
-                                .token_bytes = token_bytes,
-                                .on_windows = progress(stage.group(), "window", windows.count)};
-  const auto evaluation =
-      evaluate(stage.group(), *machine.backend, *trained.model, corpus.validation, windows, options);
+  const BatchOptions options{.batch_size = division.B,
+                             .on_done = progress(stage.group(), "window", windows.count)};
+  const auto evaluation = evaluate(stage.group(), *machine.backend, *trained.model, corpus.validation,
+                                   windows, options, token_bytes);
   return {evaluation.value(), windows.count, division.T, division.stride};
 }
 
@@ -229,8 +228,8 @@ TaskReport evaluate_task(Stage& stage, const Machine& machine, const EvaluateFla
   agree(stage.group(), [&] {
     require_memory(trained.model->config(), {B, longest_inputs(task), "endings"});
   });
-  const ChoiceOptions options{.batch_size = B,
-                              .on_endings = progress(stage.group(), "ending", std::ssize(task.endings))};
+  const BatchOptions options{.batch_size = B,
+                             .on_done = progress(stage.group(), "ending", std::ssize(task.endings))};
   const auto result = evaluate_choices(stage.group(), *machine.backend, *trained.model, task, options);
   return {result.value(), task.cut, division.T};
 }

@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "common/app/command_line.h"
-#include "common/train/memory_plan.h"
 
 namespace stagegpt {
 namespace {
@@ -115,9 +114,7 @@ double needed_memory(const TensorMemory& memory, std::size_t tensor_bytes, std::
 }
 
 double needed_memory(const TrainingMemory& training) {
-  const MemoryPlan plan =
-      plan_memory(training.config, training.trainer, training.T, training.ranks, training.sync,
-                  training.activations, training.tensor_ranks, training.stages);
+  const MemoryPlan plan = plan_memory(training);
   return needed_memory(training.memory, plan.total(), plan.free_blocks);
 }
 
@@ -126,8 +123,7 @@ void require_training_memory(const TrainingMemory& training, const FreeMemory& h
   const double needed = needed_memory(training);
   if (fits(needed, available)) return;
   user_error("--batch-size: training with ", training.trainer.batch_size, " sequences of ", training.T,
-             " tokens takes ", memory_text(needed),
-             training.ranks * training.tensor_ranks * training.stages > 1 ? " a rank" : "", ", and ",
+             " tokens takes ", memory_text(needed), training.all_ranks() > 1 ? " a rank" : "", ", and ",
              memory_text(available->bytes), " are available ", available->where, "; ",
              advice(training, available->bytes), kIgnore);
 }

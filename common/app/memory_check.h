@@ -5,10 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "common/comm/gradient_sync.h"
-#include "common/model/gpt2.h"
 #include "common/system/free_memory.h"
-#include "common/train/trainer.h"
+#include "common/train/memory_plan.h"
 
 namespace stagegpt {
 
@@ -36,16 +34,9 @@ std::optional<AvailableMemory> available_memory(const TensorMemory& memory, cons
 // for reuse are added, and an estimate of what the program itself takes (kProcessBytes).
 double needed_memory(const TensorMemory& memory, std::size_t tensor_bytes, std::size_t free_blocks = 0);
 
-// A training run whose memory is asked for.
-struct TrainingMemory {
-  const Gpt2Config& config;
-  TrainerConfig trainer;
-  std::int64_t T;  // tokens in a sequence
-  int ranks;       // among which a batch is divided
-  const GradientSync& sync;
+// A training, and the memory in which it is to be.
+struct TrainingMemory : PlannedTraining {
   const TensorMemory& memory;
-  DType activations = DType::f32;  // as for Gpt2
-  int tensor_ranks = 1, stages = 1;
 };
 // Bytes that a training run needs.
 double needed_memory(const TrainingMemory& training);

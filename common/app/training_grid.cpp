@@ -43,15 +43,9 @@ void warn_of_few_micro_steps(const Machine& machine, const TrainerConfig& config
 TrainingMemory training_memory(const Machine& machine, const Gpt2Config& config, const TrainerConfig& trainer,
                                std::int64_t T) {
   const Grid grid = machine.ranks();
-  return {config,
-          trainer,
-          T,
-          grid.data().size(),
-          *machine.sync,
-          machine.memory,
-          machine.activations,
-          grid.tensor().size(),
-          grid.pipeline().size()};
+  return {{config, trainer, T, grid.data().size(), *machine.sync, machine.activations, grid.tensor().size(),
+           grid.pipeline().size()},
+          machine.memory};
 }
 
 }  // namespace stagegpt

@@ -33,7 +33,7 @@ class KvCache {
       layers_[static_cast<std::size_t>(l)] =
           backend.allocate(parameters.activations(), {1, config.block_size, 2 * C});
     }
-    token_.input = backend.allocate(DType::i32, {2});
+    token_input_ = backend.allocate(DType::i32, {2});
     const DType dtype = parameters.activations();
     logits_ = backend.allocate(dtype == DType::bf16 ? DType::f32 : dtype, {1, 1, config.padded_vocab_size()});
   }
@@ -51,7 +51,7 @@ class KvCache {
   // Where a pass leaves the logits (1,1,Vp), not in bf16, of the token that follows.
   const Tensor& logits() const { return logits_; }
   // The pass over a single token, which is repeated for each token of a text (Backend::repeat()).
-  Recording& token_pass() { return token_.pass; }
+  Recording& token_pass() { return token_pass_; }
   // Call when all layers have the keys and values of so many more tokens.
   void add(std::int64_t tokens) { size_ += tokens; }
 
@@ -59,11 +59,9 @@ class KvCache {
   std::vector<Tensor> layers_;  // (1,block_size,2C)
   std::int64_t size_ = 0;
   Tensor position_, logits_;
-  struct SingleToken {
-    Recording pass = {};
-    Tensor input = {};  // i32 (2), as enter() writes it
-  } token_;
-  std::int64_t most_;  // tokens
+  Recording token_pass_;
+  Tensor token_input_;  // i32 (2), as enter() writes that of a single token
+  std::int64_t most_;   // tokens
 };
 
 inline Tensor KvCache::enter(Backend& backend, std::span<const std::int32_t> tokens) {
@@ -71,7 +69,7 @@ inline Tensor KvCache::enter(Backend& backend, std::span<const std::int32_t> tok
   check(T > 0 && size_ + T <= most_, "gpt2: ", T, " tokens after ", size_, " in a context of ", most_);
   std::vector<std::int32_t> input{static_cast<std::int32_t>(size_)};
   input.insert(input.end(), tokens.begin(), tokens.end());
-  const Tensor on_backend = T == 1 ? token_.input : backend.allocate(DType::i32, {T + 1});
+  const Tensor on_backend = T == 1 ? token_input_ : backend.allocate(DType::i32, {T + 1});
   upload<std::int32_t>(backend, on_backend, input);
   position_ = on_backend.slice(0, {1});
   return on_backend.slice(1, {1, T});

@@ -9,7 +9,6 @@
 
 #include "common/backend/ops/elementwise.h"
 #include "common/base/in_order.h"
-#include "common/model/zero_arena.h"
 #include "common/random/normal.h"
 #include "common/system/stop_signals.h"
 #include "common/tensor/quantised_rows.h"
@@ -152,6 +151,16 @@ std::vector<DecayRange> ParameterTable::decay_ranges(
     }
   }
   return ranges;
+}
+
+Tensor zero_arena(Backend& backend, DType dtype, std::int64_t numel) {
+  constexpr std::int64_t kFilled = std::int64_t{1} << 26;  // elements in a piece
+  const Tensor arena = backend.allocate(dtype, {numel});
+  for (std::int64_t begin = 0; begin < numel; begin += kFilled) {
+    StopSignals::throw_if_requested();
+    backend.fill(arena.slice(begin, {std::min(kFilled, numel - begin)}), 0);
+  }
+  return arena;
 }
 
 Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int arena_parts, Purpose purpose,

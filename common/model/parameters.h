@@ -123,6 +123,11 @@ class ParameterTable {
   std::int64_t end_ = 0;
 };
 
+// An arena of `numel` elements, all zero. Filling a large one takes seconds, because the system provides each
+// page of memory when it is first written. Stop signals are therefore checked after each piece: throws
+// Stopped.
+Tensor zero_arena(Backend& backend, DType dtype, std::int64_t numel);
+
 // What a model is used for. For inference, no gradients are allocated.
 enum class Purpose : std::uint8_t { training, inference };
 

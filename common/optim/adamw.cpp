@@ -5,7 +5,6 @@
 
 #include "common/backend/ops/adamw.h"
 #include "common/backend/ops/sums.h"
-#include "common/model/zero_arena.h"
 
 namespace stagegpt {
 namespace {

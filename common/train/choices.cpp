@@ -8,7 +8,6 @@
 #include "common/autograd/ops/cross_entropy.h"
 #include "common/base/error.h"
 #include "common/base/grouped.h"
-#include "common/train/batches_in_turn.h"
 
 namespace stagegpt {
 namespace {
@@ -49,17 +48,11 @@ std::optional<std::size_t> index_of_largest(std::span<const double> values) {
 std::optional<std::vector<double>> log_likelihoods(RankGroup& group, Backend& backend,
                                                    const LanguageModel& model,
                                                    std::span<const Continuation> continuations,
-                                                   const ChoiceOptions& options) {
-  const std::int64_t count = std::ssize(continuations), B = options.batch_size;
-  InTurn work{.batches = (count + B - 1) / B,
-              .results = B,
-              .stoppable = options.stoppable,
-              .stopping = options.stopping};
-  if (options.on_endings)
-    work.on_batches = [&](std::int64_t done) { options.on_endings(std::min(count, done * B)); };
-  auto all = compute_in_turn<double>(group, work, [&](std::int64_t i, std::span<double> results) {
-    const auto batch = continuations.subspan(static_cast<std::size_t>(i * B),
-                                             static_cast<std::size_t>(std::min(B, count - i * B)));
+                                                   const BatchOptions& options) {
+  const std::int64_t count = std::ssize(continuations);
+  const auto compute = [&](std::int64_t first, std::int64_t end, std::span<double> results) {
+    const auto batch =
+        continuations.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
     const Tensor ids = padded_inputs(backend, batch);
     Tape tape(backend, Tape::Mode::inference);
     const Tensor logits = model.logits(tape, ids).value();  // (B,T,Vp)
@@ -67,7 +60,8 @@ std::optional<std::vector<double>> log_likelihoods(RankGroup& group, Backend& ba
       results[row] =
           log_likelihood(backend, batch[row], logits, static_cast<std::int64_t>(row) * ids.shape()[1],
                          model.config().vocab_size);
-  });
+  };
+  auto all = compute_in_turn<double>(group, count, options.batch_size, options, compute);
   if (all) all->resize(static_cast<std::size_t>(count));  // the last batch may have fewer
   return all;
 }
@@ -103,7 +97,7 @@ double standard_error(double accuracy, std::int64_t questions) {
 }
 
 std::optional<ChoiceResult> evaluate_choices(RankGroup& group, Backend& backend, const LanguageModel& model,
-                                             const ChoiceTask& task, const ChoiceOptions& options) {
+                                             const ChoiceTask& task, const BatchOptions& options) {
   const auto likelihoods = log_likelihoods(group, backend, model, task.endings, options);
   return likelihoods ? std::optional(score(task, *likelihoods)) : std::nullopt;
 }

@@ -2,24 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "common/comm/rank_group.h"
 #include "common/data/choice_task.h"
 #include "common/model/language_model.h"
+#include "common/train/batches_in_turn.h"
 
 namespace stagegpt {
-
-struct ChoiceOptions {
-  std::int64_t batch_size = 1;                        // endings per batch, on a rank
-  bool stoppable = false;                             // whether a signal stops the evaluation
-  RankGroup* stopping = nullptr;                      // ranks that stop together; null: those of the group
-  std::function<void(std::int64_t)> on_endings = {};  // called with the number of completed endings
-};
 
 // The log-likelihood of each continuation, in nats: the sum of ln p over its last tokens, each given all
 // tokens before it. All ranks get the same bits, which do not depend on their number. Empty if it was
@@ -27,7 +19,7 @@ struct ChoiceOptions {
 std::optional<std::vector<double>> log_likelihoods(RankGroup& group, Backend& backend,
                                                    const LanguageModel& model,
                                                    std::span<const Continuation> continuations,
-                                                   const ChoiceOptions& options);
+                                                   const BatchOptions& options);
 
 // Accuracies, as lm-evaluation-harness defines them. NaN if a log-likelihood is.
 struct ChoiceResult {
@@ -49,7 +41,7 @@ double standard_error(double accuracy, std::int64_t questions);
 
 // Evaluates a model on a task: score() of its log_likelihoods().
 std::optional<ChoiceResult> evaluate_choices(RankGroup& group, Backend& backend, const LanguageModel& model,
-                                             const ChoiceTask& task, const ChoiceOptions& options);
+                                             const ChoiceTask& task, const BatchOptions& options);
 
 // Number of tokens that a model reads for the longest continuation of a task.
 std::int64_t longest_inputs(const ChoiceTask& task);

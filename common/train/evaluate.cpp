@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "common/autograd/ops/cross_entropy.h"
-#include "common/train/batches_in_turn.h"
 #include "common/train/non_finite.h"
 
 namespace stagegpt {
@@ -111,20 +110,15 @@ std::int64_t evaluation_batch(std::int64_t T) {
 
 std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const LanguageModel& model,
                                    const TokenSequence& tokens, const Windows& windows,
-                                   const EvaluateOptions& options) {
-  const std::int64_t B = options.batch_size;
-  InTurn work{
-      .batches = (windows.count + B - 1) / B, .stoppable = options.stoppable, .stopping = options.stopping};
-  if (options.on_windows)
-    work.on_batches = [&](std::int64_t done) { options.on_windows(std::min(windows.count, done * B)); };
-  const auto all = compute_in_turn<Sums>(group, work, [&](std::int64_t i, std::span<Sums> sums) {
-    const std::int64_t end = std::min(windows.count, (i + 1) * B);
-    for (std::int64_t first = i * B; first < end;) {
-      const WindowBatch batch = WindowBatch::read(tokens, windows, first, end - first);
-      add_batch(backend, model, batch, options.token_bytes, sums[0]);
-      first += batch.size();
-    }
-  });
+                                   const BatchOptions& options, std::span<const std::int32_t> token_bytes) {
+  const auto all = compute_in_turn<Sums>(
+      group, windows.count, 1, options, [&](std::int64_t first, std::int64_t end, std::span<Sums> sums) {
+        while (first < end) {
+          const WindowBatch batch = WindowBatch::read(tokens, windows, first, end - first);
+          add_batch(backend, model, batch, token_bytes, sums[0]);
+          first += batch.size();
+        }
+      });
   if (!all) return std::nullopt;
   Sums sum;
   for (const Sums& part : *all) {
@@ -136,7 +130,7 @@ std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const Lan
   }
   const auto scored = static_cast<double>(sum.tokens);
   Evaluation evaluation{unsigned_nan(sum.loss / scored), sum.correct / scored, sum.tokens, std::nullopt};
-  if (!options.token_bytes.empty() && sum.unknown == 0) evaluation.bytes = sum.bytes;
+  if (!token_bytes.empty() && sum.unknown == 0) evaluation.bytes = sum.bytes;
   return evaluation;
 }
 
@@ -158,10 +152,11 @@ std::optional<ValidationResult> Validation::run(
     RankGroup& group, Backend& backend, const LanguageModel& model, const WindowSample& windows,
     const std::function<void(std::int64_t, std::int64_t)>& on_tokens, RankGroup* stopping) const {
   const std::int64_t T = seq_len_, tokens = windows.count * T;
-  EvaluateOptions options{batch_size_, token_bytes_, tokens > kUnstoppedTokens, stopping, {}};
-  if (on_tokens) options.on_windows = [&](std::int64_t done) { on_tokens(done * T, tokens); };
+  BatchOptions options{
+      .batch_size = batch_size_, .stoppable = tokens > kUnstoppedTokens, .stopping = stopping};
+  if (on_tokens) options.on_done = [&](std::int64_t done) { on_tokens(done * T, tokens); };
   const std::optional<Evaluation> evaluation =
-      evaluate(group, backend, model, tokens_, sampled_windows(windows, T), options);
+      evaluate(group, backend, model, tokens_, sampled_windows(windows, T), options, token_bytes_);
   if (!evaluation) return std::nullopt;
   return ValidationResult{evaluation->loss, evaluation->accuracy, bits_per_byte(*evaluation),
                           evaluation->tokens};

@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "common/comm/rank_group.h"
 #include "common/data/token_sequence.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "common/data/windows.h"
 #include "common/model/language_model.h"
+#include "common/train/batches_in_turn.h"
 
 namespace stagegpt {
 
@@ -34,21 +34,13 @@ std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer);
 // Number of windows of T tokens in a batch on a rank, which limits the memory of its logits.
 std::int64_t evaluation_batch(std::int64_t T);
 
-struct EvaluateOptions {
-  std::int64_t batch_size = 1;  // windows per batch, on a rank
-  // Bytes of text in each token of the vocabulary; kUnknownBytes if unknown. Empty: bytes are not counted.
-  std::span<const std::int32_t> token_bytes = {};
-  bool stoppable = false;                             // whether a signal stops the evaluation
-  RankGroup* stopping = nullptr;                      // ranks that stop together; null: those of the group
-  std::function<void(std::int64_t)> on_windows = {};  // called with the number of completed windows
-};
-
-// Batches are distributed over the ranks in turn. All ranks get the same bits, which do not depend on their
-// number. Empty if `stoppable` and any rank has received a signal (stop_signals.h); the ranks stop after
-// their current batches.
+// Batches of windows are distributed over the ranks in turn. All ranks get the same bits, which do not depend
+// on their number. Empty if it was stopped (batches_in_turn.h). `token_bytes`: bytes of text in each token of
+// the vocabulary, kUnknownBytes if unknown; if it is empty, bytes are not counted.
 std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const LanguageModel& model,
                                    const TokenSequence& tokens, const Windows& windows,
-                                   const EvaluateOptions& options = {});
+                                   const BatchOptions& options = {},
+                                   std::span<const std::int32_t> token_bytes = {});
 
 // ---- Validation between training steps and after the last one
 

@@ -40,25 +40,14 @@ class PlannedSync final : public NoGradientSync {
   const GradientSync& like_;
 };
 
-// The run to be planned.
-struct Run {
-  const Gpt2Config& config;
-  std::int64_t T;
-  int ranks;
-  const GradientSync& sync;
-  DType activations;
-  int tensor_ranks;
-  ModelStage stage;
-};
-
-// The ranks of such a run, with the part of the model that they hold.
-struct Planned {
-  explicit Planned(const Run& run)
-      : world(run.ranks * run.tensor_ranks * run.stage.count),
-        data(run.ranks),
-        tensor(run.tensor_ranks),
-        pipeline(run.stage.count, run.stage.index),
-        model(run.tensor_ranks * run.stage.count),
+// The ranks of a training, as a rank of a stage sees them.
+struct PlannedGrid {
+  PlannedGrid(const PlannedTraining& training, int stage)
+      : world(training.all_ranks()),
+        data(training.ranks),
+        tensor(training.tensor_ranks),
+        pipeline(training.stages, stage),
+        model(training.tensor_ranks * training.stages),
         all(world) {}
 
   PlannedRanks world, data, tensor, pipeline, model;
@@ -68,26 +57,26 @@ struct Planned {
 };
 
 // Bytes of a model without its gradients.
-std::size_t bytes_of_weights(const Run& run) {
+std::size_t bytes_of_weights(const PlannedTraining& training, const Grid& grid) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
-  const Planned planned(run);
-  const auto model = make_gpt2(*backend, run.config, planned.grid, Purpose::inference, run.activations);
+  const auto model = make_gpt2(*backend, training.config, grid, Purpose::inference, training.activations);
   return backend->memory_stats().bytes_in_use;
 }
 
 // The plan of two steps; the second one reuses blocks that the first one has freed.
-MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
+MemoryPlan plan_two_steps(const PlannedTraining& training, int stage) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
-  const Planned planned(run);
-  PlannedSync sync(run.sync);
-  const auto model = make_gpt2(*backend, run.config, planned.grid, Purpose::training, run.activations);
+  const PlannedGrid planned(training, stage);
+  PlannedSync sync(training.sync);
+  const auto model =
+      make_gpt2(*backend, training.config, planned.grid, Purpose::training, training.activations);
   const std::size_t model_bytes = backend->memory_stats().bytes_in_use;
-  const DataLoader data(std::vector<std::int32_t>(static_cast<std::size_t>(run.T) + 1), run.T,
-                        trainer_config.seed);
-  Trainer trainer(*backend, planned.grid, sync, *model, data, trainer_config);
+  const DataLoader data(std::vector<std::int32_t>(static_cast<std::size_t>(training.T) + 1), training.T,
+                        training.trainer.seed);
+  Trainer trainer(*backend, planned.grid, sync, *model, data, training.trainer);
 
   MemoryPlan plan;
-  plan.weights = bytes_of_weights(run);
+  plan.weights = bytes_of_weights(training, planned.grid);
   plan.gradients = model_bytes - plan.weights;
   plan.moments = backend->memory_stats().bytes_in_use - model_bytes;
   for (int step = 0; step < 2; ++step) trainer.step();
@@ -99,14 +88,14 @@ MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
 
 // For large batches, whose ids alone would need much memory: extrapolates linearly from two small batches.
 // The memory per sequence is constant, except for the allocator's rounding.
-MemoryPlan plan_large_batch(const Run& run, const TrainerConfig& trainer, std::int64_t small_batch) {
-  TrainerConfig planned = trainer;
-  planned.batch_size = small_batch;
-  const MemoryPlan less = plan_two_steps(run, planned);
-  planned.batch_size = 2 * small_batch;
-  MemoryPlan plan = plan_two_steps(run, planned);
+MemoryPlan plan_large_batch(const PlannedTraining& training, int stage, std::int64_t small_batch) {
+  PlannedTraining planned = training;
+  planned.trainer.batch_size = small_batch;
+  const MemoryPlan less = plan_two_steps(planned, stage);
+  planned.trainer.batch_size = 2 * small_batch;
+  MemoryPlan plan = plan_two_steps(planned, stage);
   const double times =
-      static_cast<double>(trainer.batch_size - 2 * small_batch) / static_cast<double>(small_batch);
+      static_cast<double>(training.trainer.batch_size - 2 * small_batch) / static_cast<double>(small_batch);
   const auto carry_on = [&](std::size_t MemoryPlan::*part) {
     const double added = static_cast<double>(plan.*part) - static_cast<double>(less.*part);
     plan.*part = static_cast<std::size_t>(std::max(0.0, static_cast<double>(plan.*part) + added * times));
@@ -116,11 +105,13 @@ MemoryPlan plan_large_batch(const Run& run, const TrainerConfig& trainer, std::i
   return plan;
 }
 
-MemoryPlan plan_micro_step(const Run& run, const TrainerConfig& trainer, std::int64_t sub_batches) {
+MemoryPlan plan_micro_step(const PlannedTraining& training, int stage, std::int64_t sub_batches) {
   constexpr std::int64_t kManyTokens = std::int64_t{1} << 23;
-  const std::int64_t small_batch = std::max<std::int64_t>(1, kManyTokens / run.T / sub_batches) * sub_batches;
-  const bool is_large = trainer.batch_size > 4 * small_batch && trainer.batch_size % sub_batches == 0;
-  return is_large ? plan_large_batch(run, trainer, small_batch) : plan_two_steps(run, trainer);
+  const std::int64_t small_batch =
+      std::max<std::int64_t>(1, kManyTokens / training.T / sub_batches) * sub_batches;
+  const std::int64_t batch = training.trainer.batch_size;
+  const bool is_large = batch > 4 * small_batch && batch % sub_batches == 0;
+  return is_large ? plan_large_batch(training, stage, small_batch) : plan_two_steps(training, stage);
 }
 
 // The memory of one tensor, as the allocator rounds it.
@@ -132,23 +123,22 @@ std::size_t bytes_of_losses(std::int64_t passes) {
 
 }  // namespace
 
-MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
-                       const GradientSync& sync, DType activations, int tensor_ranks, int stages) {
+MemoryPlan plan_memory(const PlannedTraining& training) {
+  const TrainerConfig& trainer = training.trainer;
   const std::int64_t sub_batches =
-      divide_step(trainer.batch_size, 1, /*rank=*/0, ranks, trainer.fixed_sub_batches()).sub_batches;
-  TrainerConfig planned = trainer;
+      divide_step(trainer.batch_size, 1, /*rank=*/0, training.ranks, trainer.fixed_sub_batches()).sub_batches;
+  PlannedTraining planned = training;
   // A pipeline has so many micro-steps in flight.
-  planned.grad_accumulation = std::min<std::int64_t>(trainer.grad_accumulation, stages);
+  planned.trainer.grad_accumulation = std::min<std::int64_t>(trainer.grad_accumulation, training.stages);
   MemoryPlan most;
-  for (int stage = 0; stage < stages; ++stage) {
-    const Run run{config, T, ranks, sync, activations, tensor_ranks, {stage, stages}};
-    const MemoryPlan plan = plan_micro_step(run, planned, sub_batches);
+  for (int stage = 0; stage < training.stages; ++stage) {
+    const MemoryPlan plan = plan_micro_step(planned, stage, sub_batches);
     if (plan.total() > most.total()) most = plan;
   }
   // Further micro-steps use the same memory again, but each has a loss of its own.
-  const std::int64_t passes = sub_batches / ranks;
+  const std::int64_t passes = sub_batches / training.ranks;
   most.activations += bytes_of_losses(passes * trainer.grad_accumulation) -
-                      bytes_of_losses(passes * planned.grad_accumulation);
+                      bytes_of_losses(passes * planned.trainer.grad_accumulation);
   return most;
 }
 

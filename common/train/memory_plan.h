@@ -25,14 +25,23 @@ struct MemoryPlan {
   std::size_t total() const { return weights + gradients + moments + activations; }
 };
 
-// The plan of one of `ranks` data ranks that train on sequences of T tokens, each together with so many
-// tensor ranks and stages of a pipeline: of the stage that needs most. For more than 2²⁵ tokens per
-// micro-step it is extrapolated from smaller batches, and may be off by a few blocks of the allocator. Throws
-// UserError if the batch cannot be divided among the ranks, and std::runtime_error if the plan exceeds 4 PiB.
-// `sync` determines how the moments are divided. `activations` is as for Gpt2.
-MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
-                       const GradientSync& sync, DType activations = DType::f32, int tensor_ranks = 1,
-                       int stages = 1);
+// A training of one or more ranks.
+struct PlannedTraining {
+  const Gpt2Config& config;
+  TrainerConfig trainer;
+  std::int64_t T;                    // tokens in a sequence
+  int ranks;                         // data ranks, among which a batch is divided
+  const GradientSync& sync;          // determines how the moments are divided
+  DType activations = DType::f32;    // as for Gpt2
+  int tensor_ranks = 1, stages = 1;  // that hold one model together
+
+  int all_ranks() const { return ranks * tensor_ranks * stages; }
+};
+
+// The plan of a rank, of the stage that needs most. For more than 2²⁵ tokens per micro-step it is
+// extrapolated from smaller batches, and may be off by a few blocks of the allocator. Throws UserError if the
+// batch cannot be divided among the ranks, and std::runtime_error if the plan exceeds 4 PiB.
+MemoryPlan plan_memory(const PlannedTraining& training);
 
 // Bytes for generation, after a prompt of one token: weights, a bf16 copy of the matrices if `matrices` is
 // bf16, and the KV cache of a full context. A longer prompt needs memory for its activations in addition.

@@ -70,9 +70,9 @@ std::optional<ValidationResult> RunValidation::validate(RunLog* log) {
 std::optional<ChoiceResult> RunValidation::answer(std::int64_t step, RunLog* log) const {
   if (!task_) return std::nullopt;
   const std::int64_t windows = std::min(batch_size_, evaluation_batch(seq_len_));
-  const ChoiceOptions options{.batch_size = choice_batch(*task_, windows * seq_len_),
-                              .stoppable = true,
-                              .stopping = &grid_.world().group()};
+  const BatchOptions options{.batch_size = choice_batch(*task_, windows * seq_len_),
+                             .stoppable = true,
+                             .stopping = &grid_.world().group()};
   const auto result = evaluate_choices(grid_.data().group(), backend_, model_, *task_, options);
   if (result && log) log->note(concat("after step ", step, ": ", description(*result)));
   return result;

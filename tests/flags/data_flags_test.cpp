@@ -5,6 +5,7 @@
 
 #include "common/app/train_flags.h"
 #include "common/data/corpus.h"
+#include "tests/support/parse.h"
 #include "tests/support/program.h"
 
 namespace stagegpt::test {
@@ -24,9 +25,7 @@ class DataFlags : public testing::Test {
     TrainFlags flags;
     CommandLine command_line("stage0_train", "", 0);
     flags.add(command_line);
-    std::vector<const char*> argv{"stage0_train", "--data", file_.c_str(), "--block-size", "16"};
-    for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-    command_line.parse(static_cast<int>(argv.size()), argv.data());
+    parse(command_line, Arguments{"--data", file_, "--block-size", "16"} + arguments);
     flags.resolve();
     SingleProcess alone;
     return load_shared_corpus(alone, flags.corpus(), flags.model.config().block_size, /*threads=*/1);

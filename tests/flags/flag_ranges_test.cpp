@@ -2,36 +2,35 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "common/app/stage.h"
 #include "common/app/train_flags.h"
-#include "common/base/error.h"
 #include "common/model/presets.h"
 #include "stage0_serial/cpu_flags.h"
+#include "tests/support/parse.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
 
-// The error of the program for the value "?" of each flag, without the flag's name and the "?".
-std::string refusals(const std::string& program, const std::vector<std::string>& flags) {
-  std::string text = "\n";
-  for (const std::string& flag : flags) {
+// Expects that the program refuses the value "?" of each flag. Each line of `table` has a flag, without its
+// dashes, and what the program says it expected.
+void expect_refusals(const std::string& program, const std::string& table) {
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    const std::size_t end = line.find("  ");
+    const std::string flag = "--" + line.substr(0, end);
     const ProgramResult result = run_program(program, {flag, "?"}, ".");
     EXPECT_EQ(result.exit_code, 2) << flag;
-    const std::string begin = program + ": " + flag + ": expected ", end = ", not '?'\n";
-    EXPECT_TRUE(result.errors.starts_with(begin) && result.errors.ends_with(end)) << result.errors;
-    text += flag.substr(2) + "  " +
-            result.errors.substr(begin.size(), result.errors.size() - begin.size() - end.size()) + '\n';
+    EXPECT_EQ(result.errors, concat(program, ": ", flag, ": expected ", line.substr(end + 2), ", not '?'\n"));
   }
-  return text;
 }
 
 TEST(FlagRanges, OfGenerate) {
-  EXPECT_EQ(refusals("stage0_generate", {"--weights", "--max-new-tokens", "--num-samples", "--temperature",
-                                         "--top-k", "--top-p", "--repetition-penalty", "--seed", "--threads",
-                                         "--cpu-kernels", "--cpu-matmul", "--precision"}),
-            R"(
+  expect_refusals("stage0_generate", R"(
 weights  one of f32, bf16, int8
 max-new-tokens  a whole number from 1 to 1099511627776
 num-samples  a whole number from 1 to 1048576
@@ -66,9 +65,7 @@ TEST(FlagRanges, OfGenerateHaveEndsThatAreTaken) {
 }
 
 TEST(FlagRanges, OfVerify) {
-  EXPECT_EQ(refusals("stage0_verify", {"--steps", "--learning-rate", "--weight-decay", "--beta1", "--beta2",
-                                       "--eps", "--grad-clip"}),
-            R"(
+  expect_refusals("stage0_verify", R"(
 steps  a whole number from 0 to 1000000
 learning-rate  a number above 0
 weight-decay  a number of at least 0
@@ -80,10 +77,7 @@ grad-clip  a number of at least 0
 }
 
 TEST(FlagRanges, OfBench) {
-  EXPECT_EQ(
-      refusals("stage0_bench", {"--vocab-size", "--batch-size", "--grad-accumulation", "--seq-len", "--steps",
-                                "--warmup", "--weights", "--recompute", "--peak-tflops", "--peak-bandwidth"}),
-      R"(
+  expect_refusals("stage0_bench", R"(
 vocab-size  a whole number from 1 to 16777216
 batch-size  a whole number from 1 to 1048576
 grad-accumulation  a whole number from 1 to 1048576
@@ -98,16 +92,14 @@ peak-bandwidth  a number above 0
 }
 
 TEST(FlagRanges, OfPrepareDataAndConvertCheckpoint) {
-  EXPECT_EQ(refusals("prepare_data",
-                     {"--tokenizer", "--vocab-size", "--val-fraction", "--shard-tokens", "--threads"}),
-            R"(
+  expect_refusals("prepare_data", R"(
 tokenizer  one of char, word, bpe, gpt2
 vocab-size  a whole number from 1 to 16777216
 val-fraction  a number from 0 to below 1
 shard-tokens  a whole number from 1 to 2147483647
 threads  a whole number from 1 to 1024
 )");
-  EXPECT_EQ(refusals("convert_checkpoint", {"--precision"}), "\nprecision  one of f32, bf16\n");
+  expect_refusals("convert_checkpoint", "precision  one of f32, bf16");
 }
 
 // The settings of a training, from --config or the command line.
@@ -117,15 +109,6 @@ class TrainingSettings : public testing::Test {
     flags_.add(command_line_);
     machine_.add(command_line_, "");
   }
-  std::string refusal(const std::string& flag) {
-    const char* argv[] = {"stage0_train", flag.c_str(), "?"};
-    try {
-      command_line_.parse(3, argv);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return flag + ": taken";
-  }
 
   TrainFlags flags_;
   CpuFlags machine_;
@@ -133,50 +116,7 @@ class TrainingSettings : public testing::Test {
 };
 
 TEST_F(TrainingSettings, HaveRanges) {
-  std::string text = "\n";
-  for (const char* flag : {"--stop-after",
-                           "--trace-steps",
-                           "--tokenizer",
-                           "--vocab-size",
-                           "--val-fraction",
-                           "--n-layer",
-                           "--n-head",
-                           "--n-embd",
-                           "--block-size",
-                           "--activation",
-                           "--dropout",
-                           "--batch-size",
-                           "--grad-accumulation",
-                           "--steps",
-                           "--learning-rate",
-                           "--min-lr",
-                           "--warmup-steps",
-                           "--lr-schedule",
-                           "--decay-steps",
-                           "--weight-decay",
-                           "--beta1",
-                           "--beta2",
-                           "--eps",
-                           "--grad-clip",
-                           "--recompute",
-                           "--non-finite",
-                           "--seed",
-                           "--eval-every",
-                           "--eval-tokens",
-                           "--checkpoint-every",
-                           "--keep-last",
-                           "--keep-every",
-                           "--sample-every",
-                           "--watch-layers",
-                           "--max-new-tokens",
-                           "--threads",
-                           "--cpu-kernels",
-                           "--cpu-matmul",
-                           "--precision"}) {
-    text += refusal(flag) + '\n';
-  }
-  EXPECT_EQ(text, R"(
---stop-after: expected a whole number from 1 to 1000000000, not '?'
+  std::istringstream expected(R"(--stop-after: expected a whole number from 1 to 1000000000, not '?'
 --trace-steps: expected a whole number from 0 to 1000000000, not '?'
 --tokenizer: expected one of char, word, bpe, gpt2, not '?'
 --vocab-size: expected a whole number from 1 to 16777216, not '?'
@@ -216,6 +156,10 @@ TEST_F(TrainingSettings, HaveRanges) {
 --cpu-matmul: expected one of naive, tiled, packed, packed-bf16, blas, not '?'
 --precision: expected one of f32, tf32, bf16, not '?'
 )");
+  for (std::string line; std::getline(expected, line);) {
+    const std::string flag = line.substr(0, line.find(':'));
+    EXPECT_EQ(refusal([&] { parse(command_line_, {flag, "?"}); }), line);
+  }
 }
 
 TEST_F(TrainingSettings, HaveDefaults) {
@@ -303,17 +247,15 @@ TEST_F(TrainingSettings, AreThoseOfARun) {
 TEST_F(TrainingSettings, ChooseWhatIsRecomputed) {
   flags_.resolve();
   EXPECT_EQ(flags_.run().trainer.recompute, Recompute::none);
-  const char* argv[] = {"stage0_train", "--recompute", "block"};
-  ASSERT_TRUE(command_line_.parse(3, argv));
+  ASSERT_TRUE(parse(command_line_, {"--recompute", "block"}));
   EXPECT_EQ(flags_.run().trainer.recompute, Recompute::block);
 }
 
 TEST_F(TrainingSettings, NameTheModelByWhatDiffersFromItsPreset) {
   flags_.resolve();
   EXPECT_EQ(flags_.model.label(), "nano");
-  const char* argv[] = {"stage0_train", "--n-layer",    "1",  "--n-head",     "2",   "--n-embd",
-                        "64",           "--block-size", "16", "--activation", "relu"};
-  ASSERT_TRUE(command_line_.parse(11, argv));
+  ASSERT_TRUE(
+      parse(command_line_, words("--n-layer 1 --n-head 2 --n-embd 64 --block-size 16 --activation relu")));
   flags_.resolve();
   EXPECT_EQ(flags_.model.label(), "nano with n_layer 1, n_head 2, n_embd 64, block_size 16, activation relu");
 }
@@ -321,18 +263,14 @@ TEST_F(TrainingSettings, NameTheModelByWhatDiffersFromItsPreset) {
 // If a flag is unknown at this stage, the error names the stages that have it.
 TEST(CommandLineCalls, OfOtherStagesAreNamed) {
   std::string text = "\n";
-  for (const char* flag : {"--cpu-matmul", "--threads", "--device", "--gpu-matmul", "--gpu-matmul-plans",
-                           "--gpu-matmul-tune", "--gpu-attention", "--gpu-graph", "--ladder", "--comm",
-                           "--comm-algorithm", "--watchdog-seconds", "--transport", "--share-gpu"}) {
+  for (const std::string flag :
+       {"--cpu-matmul", "--threads", "--device", "--gpu-matmul", "--gpu-matmul-plans", "--gpu-matmul-tune",
+        "--gpu-attention", "--gpu-graph", "--ladder", "--comm", "--comm-algorithm", "--watchdog-seconds",
+        "--transport", "--share-gpu"}) {
     for (const int stage : {0, 1, 2, 3}) {
       CommandLine command_line("train", "", stage, stage_flags());
-      const char* argv[] = {"train", flag};
-      try {
-        command_line.parse(2, argv);
-      } catch (const UserError& error) {
-        const std::string what = error.what();
-        if (!what.starts_with("unknown flag")) text += what + '\n';
-      }
+      const std::string what = refusal([&] { parse(command_line, {flag}); });
+      if (!what.starts_with("unknown flag")) text += what + '\n';
     }
   }
   EXPECT_EQ(text, R"(
@@ -382,9 +320,7 @@ TEST(CommandLineCalls, MayHaveAFlagThatIsListedForOtherStagesOnly) {
     CommandLine command_line("train", "", 2, kFlags);
     command_line.config_file();
     command_line.integer("--threads", threads, 1, 8, "");
-    const std::string path = directory.path() / file;
-    const char* argv[] = {"train", "--config", path.c_str()};
-    command_line.parse(3, argv);
+    parse(command_line, {"--config", directory.path() / file});
     return threads;
   };
   EXPECT_EQ(threads_of("threads.json"), 3);
@@ -396,8 +332,7 @@ TEST(CommandLineCalls, AreWhatIsNoSetting) {
   TrainFlags flags;
   CommandLine command_line("stage0_train", "", 0);
   flags.add(command_line);
-  const char* argv[] = {"stage0_train", "--resume", "run", "--json", "--stop-after", "7", "--steps", "9"};
-  ASSERT_TRUE(command_line.parse(8, argv));
+  ASSERT_TRUE(parse(command_line, words("--resume run --json --stop-after 7 --steps 9")));
   std::string text;
   for (const auto& [flag, value] : command_line.call()) text += flag + ": " + value + '\n';
   EXPECT_EQ(
@@ -413,11 +348,10 @@ struct Trained {
   TrainFlags flags;
   CommandLine command_line{"somewhere/stage0_train", "", 0};
 
-  explicit Trained(std::vector<const char*> arguments) {
+  explicit Trained(const std::vector<std::string>& arguments) {
     command_line.version({.number = "7.8.9", .commit = "abc", .build_type = "Release", .compiler = "GNU 12"});
     flags.add(command_line);
-    arguments.insert(arguments.begin(), "somewhere/stage0_train");
-    command_line.parse(static_cast<int>(arguments.size()), arguments.data());
+    parse(command_line, arguments);
   }
   std::string call(const std::string& flag) const {
     for (const auto& [name, value] : command_line.call()) {
@@ -431,31 +365,10 @@ TEST(RepeatedFlags, HaveTheirLastValue) {
   const ScratchDirectory directory;
   const std::string first = directory.write("first.json", R"({"seed": 3, "n_layer": 5})"),
                     second = directory.write("second.json", R"({"seed": 4})");
-  const Trained trained({"--steps",
-                         "many",
-                         "--steps=1e2",
-                         "--tokenizer",
-                         "word",
-                         "--tokenizer",
-                         "char",
-                         "--json",
-                         "--json",
-                         "--config",
-                         first.c_str(),
-                         "--config",
-                         second.c_str(),
-                         "--learning-rate",
-                         "1",
-                         "--learning-rate",
-                         "0.5",
-                         "--resume",
-                         "a",
-                         "--resume",
-                         "b",
-                         "--stop-after",
-                         "7",
-                         "--stop-after",
-                         "8"});
+  const Trained trained(words("--steps many --steps=1e2 --tokenizer word --tokenizer char --json --json "
+                              "--learning-rate 1 --learning-rate 0.5 --resume a --resume b --stop-after 7 "
+                              "--stop-after 8") +
+                        std::vector<std::string>{"--config", first, "--config", second});
   const Json settings = trained.command_line.settings();
   EXPECT_EQ(settings["steps"], 100);
   EXPECT_EQ(settings["tokenizer"], "char");

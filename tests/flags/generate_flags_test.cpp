@@ -49,8 +49,7 @@ class GenerateFlags : public testing::Test {
 
   ProgramResult run(const Arguments& arguments) const {
     const ProgramResult result = run_program(
-        "stage0_generate", Arguments{"--model", "model", "--threads", "1", "--prompt", "c"} + arguments,
-        directory_.path());
+        "stage0_generate", words("--model model --threads 1 --prompt c") + arguments, directory_.path());
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     return result;
   }
@@ -119,8 +118,8 @@ TEST_F(GenerateFlags, DecideWhichLettersAreDrawn) {
   };
   std::vector<std::string> texts;
   for (const auto& [arguments, sampling] : cases) {
-    const auto json = nlohmann::json::parse(
-        run(arguments + Arguments{"--num-samples", "2", "--max-new-tokens", "60", "--json"}).output);
+    const auto json =
+        nlohmann::json::parse(run(arguments + words("--num-samples 2 --max-new-tokens 60 --json")).output);
     ASSERT_EQ(json["samples"].size(), 2u);
     for (const std::uint32_t sample : {0, 1}) {
       texts.push_back(json["samples"][sample]["text"]);

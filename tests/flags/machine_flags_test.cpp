@@ -7,7 +7,9 @@
 #include "common/backend/ops/elementwise.h"
 #include "stage0_serial/cpu_flags.h"
 #include "stage0_serial/naive_backend.h"
+#include "tests/support/parse.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 #include "tests/support/tensors.h"
 
 namespace stagegpt::test {
@@ -19,9 +21,7 @@ CpuFlags cpu_flags_of(const std::vector<std::string>& arguments) {
   CpuFlags flags;
   CommandLine command_line("stage0_train", "", 0);
   flags.add(command_line, "");
-  std::vector<const char*> argv{"stage0_train"};
-  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-  command_line.parse(static_cast<int>(argv.size()), argv.data());
+  parse(command_line, arguments);
   return flags;
 }
 
@@ -85,13 +85,8 @@ TEST(MachineFlags, SayWhoMultipliesMatrices) {
   EXPECT_EQ(packed, product(*backend_of({"--threads", "1", "--cpu-matmul", "packed"})));
 }
 
-std::string refusal(const std::vector<std::string>& arguments) {
-  try {
-    backend_of(arguments);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "taken";
+std::string refused(const std::vector<std::string>& arguments) {
+  return refusal([&] { backend_of(arguments); });
 }
 
 TEST(MachineFlags, SayWhoseKernelsCompute) {
@@ -100,10 +95,10 @@ TEST(MachineFlags, SayWhoseKernelsCompute) {
   EXPECT_EQ(plain, product(*reference));
   EXPECT_NE(plain, product(*backend_of({})));
   EXPECT_EQ(product(*backend_of({"--cpu-kernels", "vectorised"})), product(*backend_of({})));
-  EXPECT_EQ(refusal({"--cpu-kernels", "naive", "--threads", "1"}), "taken");
-  EXPECT_EQ(refusal({"--cpu-kernels", "naive", "--threads", "2"}),
+  EXPECT_EQ(refused({"--cpu-kernels", "naive", "--threads", "1"}), "");
+  EXPECT_EQ(refused({"--cpu-kernels", "naive", "--threads", "2"}),
             "--cpu-kernels naive: has one thread, not 2");
-  EXPECT_EQ(refusal({"--cpu-kernels", "naive", "--cpu-matmul", "blas"}),
+  EXPECT_EQ(refused({"--cpu-kernels", "naive", "--cpu-matmul", "blas"}),
             "--cpu-kernels naive: has matrix products of its own, not --cpu-matmul blas");
 }
 
@@ -118,12 +113,12 @@ TEST(MachineFlags, SayInWhatPrecisionActivationsAre) {
   EXPECT_NE(cpu_flags_of(bf16).description(2).find("CPU, 2 threads, bf16, packed matmul"), std::string::npos);
   EXPECT_EQ(cpu_flags_of({}).description(2).find("bf16"), std::string::npos);
   for (const char* matmul : {"naive", "tiled", "blas"}) {
-    EXPECT_EQ(refusal(bf16 + std::vector<std::string>{"--cpu-matmul", matmul}),
+    EXPECT_EQ(refused(bf16 + std::vector<std::string>{"--cpu-matmul", matmul}),
               std::string("--precision: bf16 needs --cpu-matmul packed, got \"") + matmul +
                   "\", which computes in f32");
   }
-  EXPECT_EQ(refusal(bf16 + std::vector<std::string>{"--cpu-matmul", "packed-bf16"}), "taken");
-  EXPECT_EQ(refusal(bf16 + std::vector<std::string>{"--cpu-kernels", "naive"}),
+  EXPECT_EQ(refused(bf16 + std::vector<std::string>{"--cpu-matmul", "packed-bf16"}), "");
+  EXPECT_EQ(refused(bf16 + std::vector<std::string>{"--cpu-kernels", "naive"}),
             "--cpu-kernels naive: computes in f32, not --precision bf16");
 }
 

@@ -86,14 +86,10 @@ TEST(Metrics, AreWhatTheirNamesSay) {
   TracedRun run;
   const std::string text = text_with_long_characters();
   run.directory().write("text.txt", text);
-  run.train({"--eval-tokens",      "0",    "--steps",        "4",
-             "--trace-steps",      "4",    "--batch-size",   "5",
-             "--n-layer",          "2",    "--n-head",       "2",
-             "--n-embd",           "16",   "--block-size",   "12",
-             "--val-fraction",     "0.25", "--warmup-steps", "2",
-             "--learning-rate",    "0.02", "--min-lr",       "0.004",
-             "--checkpoint-every", "4",    "--seed",         "5",
-             "--max-new-tokens",   "0",    "--json"});
+  run.train(
+      words("--eval-tokens 0 --steps 4 --trace-steps 4 --batch-size 5 --n-layer 2 --n-head 2 --n-embd 16 "
+            "--block-size 12 --val-fraction 0.25 --warmup-steps 2 --learning-rate 0.02 --min-lr 0.004 "
+            "--checkpoint-every 4 --seed 5 --max-new-tokens 0 --json"));
   const std::vector<nlohmann::json> lines = run.metrics();
   ASSERT_EQ(lines.size(), 4u);
   const auto tokenizer = load_tokenizer(run.in("tokenizer.json"), "--tokenizer-path");
@@ -157,11 +153,11 @@ TEST(Metrics, AreWhatTheirNamesSay) {
 TEST(Metrics, OfADryRunAreSumsOverTheParameters) {
   const ScratchDirectory directory;
   directory.write("text.txt", text_with_long_characters());
-  const ProgramResult result = run_program(
-      "stage0_train",
-      {"--data", "text.txt", "--tokenizer", "char", "--n-layer", "2", "--n-head", "2", "--n-embd", "20",
-       "--block-size", "12", "--batch-size", "5", "--grad-accumulation", "3", "--dry-run", "--json"},
-      directory.path());
+  const ProgramResult result =
+      run_program("stage0_train",
+                  words("--data text.txt --tokenizer char --n-layer 2 --n-head 2 --n-embd 20 --block-size 12 "
+                        "--batch-size 5 --grad-accumulation 3 --dry-run --json"),
+                  directory.path());
   const nlohmann::json json = nlohmann::json::parse(result.output);
   const std::int64_t C = 20, V = 8;
   const auto padded = [](std::int64_t n) { return (n + 63) / 64 * 64; };  // the alignment of parameters
@@ -184,13 +180,11 @@ TEST(Metrics, OfADryRunAreSumsOverTheParameters) {
 // Generation: the number of tokens is correct, and tokens_per_second is consistent with ms_per_token.
 TEST(Metrics, OfGenerationBelongTogether) {
   TracedRun run;
-  run.train({"--steps", "1", "--n-layer", "1", "--n-head", "1", "--n-embd", "8", "--block-size", "8",
-             "--max-new-tokens", "0"});
-  const ProgramResult result =
-      run_program("stage0_generate",
-                  {"--model", "run", "--threads", "1", "--prompt", "abc", "--num-samples", "3",
-                   "--max-new-tokens", "7", "--temperature", "0", "--json"},
-                  run.directory().path());
+  run.train(words("--steps 1 --n-layer 1 --n-head 1 --n-embd 8 --block-size 8 --max-new-tokens 0"));
+  const ProgramResult result = run_program(
+      "stage0_generate",
+      words("--model run --threads 1 --prompt abc --num-samples 3 --max-new-tokens 7 --temperature 0 --json"),
+      run.directory().path());
   const nlohmann::json json = nlohmann::json::parse(result.output);
   std::size_t written = 0;
   for (const nlohmann::json& sample : json["samples"]) written += sample["text"].get<std::string>().size();

@@ -9,7 +9,7 @@
 namespace stagegpt::test {
 namespace {
 
-const Arguments kSmall = {"--n-layer", "1", "--n-head", "1", "--n-embd", "8", "--block-size", "8"};
+const Arguments kSmall = words("--n-layer 1 --n-head 1 --n-embd 8 --block-size 8");
 
 std::vector<int> numbers(const Trace& trace, const std::string& unit) {
   std::vector<int> numbers;
@@ -24,8 +24,8 @@ class ProfileFlags : public testing::Test {
     return run_program(program, arguments + Arguments{"--threads", "1"}, directory(), options);
   }
   ProgramResult train(const Arguments& arguments, const RunOptions& options = {}) {
-    const Arguments usual = kSmall + Arguments{"--data",    "text.txt", "--tokenizer",      "char",
-                                               "--run-dir", "run",      "--max-new-tokens", "0"};
+    const Arguments usual =
+        kSmall + words("--data text.txt --tokenizer char --run-dir run --max-new-tokens 0");
     return run("stage0_train", with_flags(usual, arguments), options);
   }
   const std::filesystem::path& directory() const { return text_.directory().path(); }
@@ -35,8 +35,8 @@ class ProfileFlags : public testing::Test {
 };
 
 TEST_F(ProfileFlags, OfTrainWriteATimelineOfTheSteps) {
-  const ProgramResult result = train({"--steps", "9", "--profile", "p.json", "--profile-steps", "3:5",
-                                      "--checkpoint-every", "4", "--eval-every", "5"});
+  const ProgramResult result =
+      train(words("--steps 9 --profile p.json --profile-steps 3:5 --checkpoint-every 4 --eval-every 5"));
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_NE(result.errors.find("profile: steps 3 to 5 in p.json\n"), std::string::npos) << result.errors;
   const Trace profile = trace();
@@ -51,16 +51,14 @@ TEST_F(ProfileFlags, OfTrainWriteATimelineOfTheSteps) {
 }
 
 TEST_F(ProfileFlags, HaveADefaultThatCountsTheStepsOfTheCall) {
-  ASSERT_EQ(train({"--steps", "20", "--stop-after", "10", "--profile", "p.json"}).exit_code, 0);
+  ASSERT_EQ(train(words("--steps 20 --stop-after 10 --profile p.json")).exit_code, 0);
   EXPECT_EQ(numbers(trace(), "step"), (std::vector<int>{2, 3, 4}));
-  ASSERT_EQ(run("stage0_train", {"--resume", "run", "--stop-after", "15", "--profile", "p.json"}).exit_code,
-            0);
+  ASSERT_EQ(run("stage0_train", words("--resume run --stop-after 15 --profile p.json")).exit_code, 0);
   EXPECT_EQ(numbers(trace(), "step"), (std::vector<int>{12, 13, 14}));
-  ASSERT_EQ(run("stage0_train", {"--resume", "run", "--stop-after", "16", "--profile", "p.json"}).exit_code,
-            0);
+  ASSERT_EQ(run("stage0_train", words("--resume run --stop-after 16 --profile p.json")).exit_code, 0);
   EXPECT_EQ(numbers(trace(), "step"), (std::vector<int>{16}));
   const ProgramResult before =
-      run("stage0_train", {"--resume", "run", "--profile", "p.json", "--profile-steps", "3:5"});
+      run("stage0_train", words("--resume run --profile p.json --profile-steps 3:5"));
   EXPECT_EQ(before.exit_code, 2);
   EXPECT_NE(
       before.errors.find("--profile-steps: expected steps of this call, which does 17 to 20, not '3:5'"),
@@ -105,7 +103,7 @@ TEST_F(ProfileFlags, AreRefusedBeforeAnyStep) {
 }
 
 TEST_F(ProfileFlags, OfBenchWriteATimelineOfTimedSteps) {
-  const Arguments bench = kSmall + Arguments{"--vocab-size", "50", "--steps", "4", "--warmup", "1"};
+  const Arguments bench = kSmall + words("--vocab-size 50 --steps 4 --warmup 1");
   const ProgramResult result =
       run("stage0_bench", bench + Arguments{"--profile", "p.json", "--profile-steps", "2:3"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
@@ -119,8 +117,7 @@ TEST_F(ProfileFlags, OfBenchWriteATimelineOfTimedSteps) {
 
 TEST_F(ProfileFlags, OfGenerateWriteATimelineOfTokens) {
   ASSERT_EQ(train({"--steps", "1"}).exit_code, 0);
-  const Arguments generate = {"--model",          "run", "--prompt",  "abc",
-                              "--max-new-tokens", "6",   "--profile", "p.json"};
+  const Arguments generate = words("--model run --prompt abc --max-new-tokens 6 --profile p.json");
   ASSERT_EQ(run("stage0_generate", generate).exit_code, 0);
   EXPECT_EQ(numbers(trace(), "token"), (std::vector<int>{1, 2, 3, 4, 5, 6}));
   ASSERT_EQ(trace().named("prefill").size(), 1u);

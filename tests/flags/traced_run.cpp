@@ -16,7 +16,7 @@ TracedRun::TracedRun() {
 }
 
 void TracedRun::train(const Arguments& arguments, const RunOptions& options) {
-  const Arguments fixed = {"--data", "text.txt", "--tokenizer", "char", "--run-dir", "run", "--threads", "1"};
+  const Arguments fixed = words("--data text.txt --tokenizer char --run-dir run --threads 1");
   result_ = run_program("stage0_train", with_flags(fixed, arguments), directory_.path(), options);
   ASSERT_EQ(result_.exit_code, 0) << result_.errors;
   for (const auto& [step, path] : traces_in(in("traces"))) {

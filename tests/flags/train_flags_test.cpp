@@ -71,44 +71,11 @@ void expect_optimizer(
 TEST(TrainFlags, OfTheOptimizerAndTheBatchReachTheWeights) {
   TracedRun run;
   run.directory().write("config.json", R"({"beta1": 0.7, "seed": 99, "batch_size": 3})");
-  run.train({"--config",
-             "config.json",
-             "--grad-accumulation",
-             "2",
-             "--steps",
-             "6",
-             "--stop-after",
-             "5",
-             "--trace-steps",
-             "5",
-             "--learning-rate",
-             "0.02",
-             "--min-lr",
-             "0.01",
-             "--warmup-steps",
-             "2",
-             "--lr-schedule",
-             "linear",
-             "--weight-decay",
-             "0.3",
-             "--beta2",
-             "0.8",
-             "--eps",
-             "0.001",
-             "--grad-clip",
-             "0.5",
-             "--n-layer",
-             "2",
-             "--n-head",
-             "2",
-             "--n-embd",
-             "16",
-             "--block-size",
-             "12",
-             "--val-fraction",
-             "0.25",
-             "--max-new-tokens",
-             "0"});
+  run.train(
+      words("--config config.json --grad-accumulation 2 --steps 6 --stop-after 5 --trace-steps 5 "
+            "--learning-rate 0.02 --min-lr 0.01 --warmup-steps 2 --lr-schedule linear --weight-decay 0.3 "
+            "--beta2 0.8 --eps 0.001 --grad-clip 0.5 --n-layer 2 --n-head 2 --n-embd 16 --block-size 12 "
+            "--val-fraction 0.25 --max-new-tokens 0"));
   ASSERT_EQ(run.steps(), 5);
   const Gpt2Config config{.vocab_size = 21,  // 20 letters and the end of text
                           .block_size = 12,
@@ -151,11 +118,10 @@ TEST(TrainFlags, OfTheOptimizerAndTheBatchReachTheWeights) {
 
 TEST(TrainFlags, OfAScheduleWithoutDecayAndClippingReachTheWeights) {
   TracedRun run;
-  run.train({"--batch-size",    "2",      "--steps",          "4", "--trace-steps", "4",
-             "--learning-rate", "0.01",   "--min-lr",         "0", "--beta1",       "0",
-             "--lr-schedule",   "cosine", "--weight-decay",   "0", "--grad-clip",   "0",
-             "--n-layer",       "1",      "--n-head",         "1", "--n-embd",      "16",
-             "--block-size",    "8",      "--max-new-tokens", "0"});
+  run.train(
+      words("--batch-size 2 --steps 4 --trace-steps 4 --learning-rate 0.01 --min-lr 0 --beta1 0 "
+            "--lr-schedule cosine --weight-decay 0 --grad-clip 0 --n-layer 1 --n-head 1 --n-embd 16 "
+            "--block-size 8 --max-new-tokens 0"));
   const Gpt2Config config{
       .vocab_size = 21, .block_size = 8, .n_layer = 1, .n_head = 1, .n_embd = 16, .initializer_range = 0.08};
   const OptimizerFlags flags{
@@ -170,11 +136,10 @@ TEST(TrainFlags, OfAScheduleWithoutDecayAndClippingReachTheWeights) {
 
 TEST(TrainFlags, OfADecayAtTheEndReachTheWeights) {
   TracedRun run;
-  run.train({"--batch-size",     "2",    "--steps",        "6",  "--trace-steps", "6",
-             "--learning-rate",  "0.01", "--min-lr",       "0",  "--lr-schedule", "wsd",
-             "--decay-steps",    "4",    "--warmup-steps", "0",  "--n-layer",     "1",
-             "--n-head",         "1",    "--n-embd",       "16", "--block-size",  "8",
-             "--max-new-tokens", "0"});
+  run.train(
+      words("--batch-size 2 --steps 6 --trace-steps 6 --learning-rate 0.01 --min-lr 0 --lr-schedule wsd "
+            "--decay-steps 4 --warmup-steps 0 --n-layer 1 --n-head 1 --n-embd 16 --block-size 8 "
+            "--max-new-tokens 0"));
   const Gpt2Config config{
       .vocab_size = 21, .block_size = 8, .n_layer = 1, .n_head = 1, .n_embd = 16, .initializer_range = 0.08};
   const OptimizerFlags flags{
@@ -254,27 +219,9 @@ TEST(TrainFlags, OfTheModelReachTheActivations) {
 // step.
 TEST(TrainFlags, OfDropoutAndOfOneBatchReachTheActivations) {
   TracedRun run;
-  run.train({"--batch-size",
-             "4",
-             "--steps",
-             "3",
-             "--trace-steps",
-             "3",
-             "--n-layer",
-             "2",
-             "--n-head",
-             "2",
-             "--n-embd",
-             "32",
-             "--block-size",
-             "16",
-             "--dropout",
-             "0.15",
-             "--overfit-batch",
-             "--learning-rate",
-             "1e-30",
-             "--max-new-tokens",
-             "0"});
+  run.train(
+      words("--batch-size 4 --steps 3 --trace-steps 3 --n-layer 2 --n-head 2 --n-embd 32 --block-size 16 "
+            "--dropout 0.15 --overfit-batch --learning-rate 1e-30 --max-new-tokens 0"));
   double dropped = 0, n = 0;
   for (int step = 1; step <= 3; ++step) {
     for (const char* after :
@@ -292,10 +239,9 @@ TEST(TrainFlags, OfDropoutAndOfOneBatchReachTheActivations) {
 // Frozen parameters have no gradient, and stay as they were drawn. The others have the gradients that they
 // have without --freeze.
 TEST(TrainFlags, OfFrozenParametersLeaveThemAsTheyAre) {
-  const Arguments flags = {"--batch-size",   "2",   "--steps",          "3", "--trace-steps", "3",
-                           "--n-layer",      "2",   "--n-head",         "2", "--n-embd",      "16",
-                           "--block-size",   "8",   "--seed",           "5", "--grad-clip",   "0.1",
-                           "--weight-decay", "0.5", "--max-new-tokens", "0", "--json"};
+  const Arguments flags = words(
+      "--batch-size 2 --steps 3 --trace-steps 3 --n-layer 2 --n-head 2 --n-embd 16 --block-size 8 --seed 5 "
+      "--grad-clip 0.1 --weight-decay 0.5 --max-new-tokens 0 --json");
   TracedRun whole, frozen;
   whole.train(flags);
   frozen.train(with_flags(flags, {"--freeze", "wte*,h.0.*,*.ln_2.bias"}));
@@ -345,12 +291,11 @@ TEST(TrainFlags, OfAMixtureSetTheShareOfEachText) {
 
 // Also when the optimizer has moments of them, since they were trained before.
 TEST(TrainFlags, OfParametersThatAreFrozenLaterHaveNoGradient) {
-  const Arguments flags = {"--batch-size",     "2", "--steps",  "3",  "--n-layer",    "1",
-                           "--n-head",         "2", "--n-embd", "16", "--block-size", "8",
-                           "--max-new-tokens", "0"};
+  const Arguments flags =
+      words("--batch-size 2 --steps 3 --n-layer 1 --n-head 2 --n-embd 16 --block-size 8 --max-new-tokens 0");
   TracedRun run;
   run.train(with_flags(flags, {"--stop-after", "2"}));
-  run.train(with_flags(flags, {"--resume", "--freeze", "wte*,h.0.mlp.*", "--trace-steps", "1"}));
+  run.train(with_flags(flags, words("--resume --freeze wte*,h.0.mlp.* --trace-steps 1")));
   ASSERT_EQ(run.steps(), 1);
   const Values &frozen = run.values(1, "the gradient of h.0.mlp.c_fc.weight"),
                &trained = run.values(1, "the gradient of h.0.attn.c_attn.weight");
@@ -385,11 +330,10 @@ std::set<std::string> names_in(const fs::path& directory) {
 
 TEST(TrainFlags, OfRhythmSayAfterWhichStepsThereIsWhat) {
   TracedRun run;
-  run.train({"--steps",       "11", "--batch-size",       "1",        "--n-layer",       "1",
-             "--n-head",      "1",  "--n-embd",           "8",        "--block-size",    "8",
-             "--eval-every",  "5",  "--checkpoint-every", "2",        "--keep-last",     "3",
-             "--keep-every",  "4",  "--lr-schedule",      "constant", "--learning-rate", "0.01",
-             "--trace-steps", "3",  "--max-new-tokens",   "0",        "--json"});
+  run.train(
+      words("--steps 11 --batch-size 1 --n-layer 1 --n-head 1 --n-embd 8 --block-size 8 --eval-every 5 "
+            "--checkpoint-every 2 --keep-last 3 --keep-every 4 --lr-schedule constant --learning-rate 0.01 "
+            "--trace-steps 3 --max-new-tokens 0 --json"));
   // Kept are the newest three checkpoints, older ones whose step is a multiple of four, and the best one.
   std::set<std::string> expected = {"step_00000004", "step_00000008", "step_00000010", "step_00000011"};
   expected.insert(fs::read_symlink(run.in("best")).filename());

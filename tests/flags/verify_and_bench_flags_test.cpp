@@ -62,11 +62,11 @@ Kernel kernel(const nlohmann::json& json, const std::string& name) {
 }
 
 TEST(BenchFlags, ReachTheStepThatIsTimed) {
-  const Arguments model = {"--model",      "nano", "--n-layer",    "3",   "--n-head", "4", "--n-embd", "32",
-                           "--block-size", "24",   "--vocab-size", "300", "--steps",  "1", "--warmup", "0"};
-  const nlohmann::json json =
-      bench(model + Arguments{"--batch-size", "5", "--grad-accumulation", "2", "--seq-len", "20",
-                              "--activation", "relu", "--dropout", "0.1"});
+  const Arguments model = words(
+      "--model nano --n-layer 3 --n-head 4 --n-embd 32 --block-size 24 --vocab-size 300 --steps 1 --warmup "
+      "0");
+  const nlohmann::json json = bench(
+      model + words("--batch-size 5 --grad-accumulation 2 --seq-len 20 --activation relu --dropout 0.1"));
   EXPECT_EQ(json["parameters"], parameters_of(300, 24, 3, 32));
   EXPECT_EQ(json["ms_per_step"]["min"], json["ms_per_step"]["max"]);  // only one step was timed
   // Two micro-steps of 5 sequences of 20 tokens. In each block, 4C² + 4C² weights belong to linear layers
@@ -100,17 +100,16 @@ TEST(BenchFlags, ReachTheStepThatIsTimed) {
 // The tokens and the weights are random, but always the same.
 TEST(BenchFlags, FirstStepIsAlwaysTheSame) {
   const nlohmann::json step =
-      bench({"--n-layer", "2", "--n-head", "4", "--n-embd", "32", "--block-size", "24", "--vocab-size", "300",
-             "--batch-size", "4", "--seq-len", "20", "--steps", "1", "--warmup", "0"})["first_step"];
+      bench(words("--n-layer 2 --n-head 4 --n-embd 32 --block-size 24 --vocab-size 300 --batch-size 4 "
+                  "--seq-len 20 --steps 1 --warmup 0"))["first_step"];
   EXPECT_NEAR(step["loss"].get<double>(), 5.825263, 1e-4);  // ln 300 = 5.704
   EXPECT_NEAR(step["grad_norm"].get<double>(), 1.885661, 1e-3);
 }
 
 // What --budget counts is what a step does; each bound follows from the rates.
 TEST(BenchFlags, ReachTheBudget) {
-  const Arguments model = {"--n-layer", "3", "--batch-size", "5", "--seq-len", "20",
-                           "--warmup",  "0", "--steps",      "3"};
-  const Arguments rates = {"--budget", "--peak-tflops", "0.25", "--peak-bandwidth", "8"};
+  const Arguments model = words("--n-layer 3 --batch-size 5 --seq-len 20 --warmup 0 --steps 3");
+  const Arguments rates = words("--budget --peak-tflops 0.25 --peak-bandwidth 8");
   const nlohmann::json counted = bench(model + rates), timed = bench(model);
   for (const auto& op : counted["ops"]) {
     const double flops = 1e9 * op["gflop"].get<double>(), bytes = 1e9 * op["gbytes"].get<double>();
@@ -138,9 +137,8 @@ TEST(BenchFlags, OfTheBudgetBelongTogether) {
 
 // The bytes per token include the keys and values of all earlier tokens.
 TEST(BenchFlags, ReachTheWritingThatIsTimed) {
-  const Arguments model = {"--generate", "--n-layer",    "3",  "--n-head",     "4",   "--n-embd",
-                           "32",         "--block-size", "24", "--vocab-size", "300", "--warmup",
-                           "7",          "--steps",      "5"};
+  const Arguments model = words(
+      "--generate --n-layer 3 --n-head 4 --n-embd 32 --block-size 24 --vocab-size 300 --warmup 7 --steps 5");
   const double context = 7 + 3, C = 32, L = 3;  // the average context of tokens 8 to 12
   const double matrices = 384 * C + L * 12 * C * C, others = C + L * 13 * C + 2 * C;
   EXPECT_EQ(bench(model)["bytes_per_token"], 4 * (matrices + others) + 2 * 4 * C * L * context);

@@ -175,8 +175,8 @@ TEST_F(GridTrainingWithZero1, takes_the_memory_of_its_plan) {
     run.backend->forget_memory_peak();
     for (int step = 0; step < 2; ++step) run.trainer.step();
     const auto plan = static_cast<double>(
-        plan_memory(SmallRun::config(settings), SmallRun::trainer_config(settings), kT,
-                    run.grid.data().size(), *run.sync, DType::f32, shape.tensor_ranks, shape.stages)
+        plan_memory({SmallRun::config(settings), SmallRun::trainer_config(settings), kT,
+                     run.grid.data().size(), *run.sync, DType::f32, shape.tensor_ranks, shape.stages})
             .total());
     const std::vector<std::size_t> peaks = gather(ranks(), run.backend->memory_stats().peak_bytes_in_use);
     EXPECT_NEAR(static_cast<double>(std::ranges::max(peaks)), plan, 0.05 * plan);

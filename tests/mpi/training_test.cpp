@@ -308,7 +308,7 @@ TEST(DividedTraining, takes_the_memory_of_its_plan) {
   SmallRun run = divided_run(settings);
   for (int step = 0; step < 2; ++step) run.trainer.step();
   const auto plan = static_cast<double>(
-      plan_memory(run.model.config(), SmallRun::trainer_config(settings), kT, ranks().size(), *run.sync)
+      plan_memory({run.model.config(), SmallRun::trainer_config(settings), kT, ranks().size(), *run.sync})
           .total());
   EXPECT_NEAR(static_cast<double>(run.backend->memory_stats().peak_bytes_in_use), plan, 0.05 * plan);
 }
@@ -361,7 +361,7 @@ TEST(EvaluationByRanks, has_the_bits_of_one_process) {
   for (const std::int64_t batch_size : {1, 3, 100}) {
     for (const std::int64_t windows : {1, 2, 50, 88}) {
       const Windows taken = sampled_windows({88, windows}, run.data.seq_len());
-      const EvaluateOptions options{.batch_size = batch_size, .stoppable = true};
+      const BatchOptions options{.batch_size = batch_size, .stoppable = true};
       const TokenSequence& tokens = run.data.tokens();
       const Evaluation expected = *evaluate(single, *run.backend, run.model, tokens, taken, options);
       const Evaluation evaluation = *evaluate(ranks(), *run.backend, run.model, tokens, taken, options);

@@ -25,7 +25,7 @@ class LogLikelihoods : public testing::Test {
     }
   }
 
-  std::optional<std::vector<double>> found(const ChoiceOptions& options) {
+  std::optional<std::vector<double>> found(const BatchOptions& options) {
     return log_likelihoods(run_.communicator.group(), *run_.backend, run_.model, continuations_, options);
   }
   // The model reads the continuation alone; ln p is computed in double.
@@ -60,7 +60,7 @@ TEST_F(LogLikelihoods, AreSumsOverTheScoredTokens) {
 
 TEST_F(LogLikelihoods, TellHowFarTheyAre) {
   std::vector<std::int64_t> done;
-  found({.batch_size = 3, .on_endings = [&](std::int64_t n) { done.push_back(n); }});
+  found({.batch_size = 3, .on_done = [&](std::int64_t n) { done.push_back(n); }});
   EXPECT_EQ(done, (std::vector<std::int64_t>{0, 3, 6, 7}));
 }
 

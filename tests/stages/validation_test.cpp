@@ -96,12 +96,10 @@ class EvaluateTest : public testing::Test {
  protected:
   EvaluateTest() : run_(make_naive_backend(), small_config(4, 1), random_tokens(500)) {}
 
-  std::optional<Evaluation> evaluation(const Windows& windows, const EvaluateOptions& options = {}) {
-    return evaluate(run_.communicator.group(), *run_.backend, run_.model, run_.data.tokens(), windows,
-                    options);
-  }
-  std::optional<Evaluation> evaluation(const WindowSample& sample, const EvaluateOptions& options = {}) {
-    return evaluation(sampled_windows(sample, kSmallT), options);
+  std::optional<Evaluation> evaluation(const WindowSample& sample, const BatchOptions& options = {},
+                                       std::span<const std::int32_t> token_bytes = {}) {
+    return evaluate(run_.communicator.group(), *run_.backend, run_.model, run_.data.tokens(),
+                    sampled_windows(sample, kSmallT), options, token_bytes);
   }
   // The loss of one window, computed by the model.
   double loss_of(std::int64_t window) {
@@ -144,20 +142,19 @@ TEST_F(EvaluateTest, CountsTheBytesOfItsTargets) {
       seen[run_.tokens[i]] = true;
     }
   }
-  EXPECT_EQ(evaluation(windows, {.batch_size = 3, .token_bytes = token_bytes})->bytes, expected);
+  EXPECT_EQ(evaluation(windows, {.batch_size = 3}, token_bytes)->bytes, expected);
   absent = static_cast<std::int32_t>(std::ranges::find(seen, false) - seen.begin());
   if (absent < kSmallVocabulary) {
     token_bytes[absent] = kUnknownBytes;
-    EXPECT_EQ(evaluation(windows, {.token_bytes = token_bytes})->bytes, expected);
+    EXPECT_EQ(evaluation(windows, {}, token_bytes)->bytes, expected);
   }
   token_bytes[run_.tokens[1]] = kUnknownBytes;
-  EXPECT_FALSE(evaluation(windows, {.token_bytes = token_bytes})->bytes);
+  EXPECT_FALSE(evaluation(windows, {}, token_bytes)->bytes);
 }
 
 TEST_F(EvaluateTest, TellsHowFarItIs) {
   std::vector<std::int64_t> done;
-  evaluation(WindowSample{29, 7},
-             {.batch_size = 3, .on_windows = [&](std::int64_t n) { done.push_back(n); }});
+  evaluation(WindowSample{29, 7}, {.batch_size = 3, .on_done = [&](std::int64_t n) { done.push_back(n); }});
   EXPECT_EQ(done, (std::vector<std::int64_t>{0, 3, 6, 7}));
 }
 
@@ -167,7 +164,7 @@ TEST_F(EvaluateTest, EndsEarlyWhenASignalMayEndIt) {
       int calls = 0;
       const auto begin = [&](std::int64_t) { ++calls; };
       const auto found =
-          evaluation(WindowSample{29, 29}, {.batch_size = 3, .stoppable = stoppable, .on_windows = begin});
+          evaluation(WindowSample{29, 29}, {.batch_size = 3, .stoppable = stoppable, .on_done = begin});
       std::_Exit(found ? 1 : 2 + calls);
     };
   };

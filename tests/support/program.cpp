@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include "common/base/error.h"
 
@@ -65,6 +67,11 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   check(waitpid(child, &status, 0) == child, "waitpid failed");
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, capture ? read_bytes(output) : "",
           read_bytes(errors)};
+}
+
+std::vector<std::string> words(const std::string& command_line) {
+  std::istringstream in(command_line);
+  return {std::istream_iterator<std::string>(in), {}};
 }
 
 std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {

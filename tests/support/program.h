@@ -30,6 +30,8 @@ struct RunOptions {
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
                           const std::filesystem::path& directory, const RunOptions& options = {});
 
+// The arguments of a command line, none of which has a space.
+std::vector<std::string> words(const std::string& command_line);
 std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b);
 // Merges flags with values; those of `more` replace flags of the same name.
 std::vector<std::string> with_flags(std::vector<std::string> flags, const std::vector<std::string>& more);

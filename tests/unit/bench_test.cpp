@@ -122,7 +122,7 @@ TEST(Bench, shows_the_ops_of_one_step) {
 
 TEST(Bench, reports_the_memory_of_a_step_alone) {
   const auto [report, progress] = measure({.steps = 2, .warmup = 0, .profiled = 1});
-  EXPECT_EQ(report.peak_bytes, plan_memory(kConfig, kTraining, kLength, 1, NoGradientSync()).total());
+  EXPECT_EQ(report.peak_bytes, plan_memory({kConfig, kTraining, kLength, 1, NoGradientSync()}).total());
 }
 
 }  // namespace

@@ -82,6 +82,16 @@ void expect_right_gradients(Model& tested, Model& plain, Model& reference) {
 
 class Gpt2Model : public testing::Test {
  protected:
+  // The numbers of the parameters, in the order in which their gradients are ready.
+  std::vector<int> ready_in_a_step(Model& model) {
+    std::vector<int> ready;
+    Tape tape(*cpu_);
+    tape.on_leaf_ready([&](int id) { ready.push_back(id); });
+    tape.backward(model.gpt2().loss(tape, to_tensor(*cpu_, {kB, kT}, some_ids()),
+                                    to_tensor(*cpu_, {kB, kT}, some_targets())));
+    return ready;
+  }
+
   const std::unique_ptr<Backend> naive_ = make_naive_backend();
   const std::unique_ptr<Backend> cpu_ = make_cpu_backend(2);
 };
@@ -165,11 +175,7 @@ TEST_F(Gpt2Model, the_tied_head_gives_gradients_to_tokens_that_do_not_occur_and_
 
 TEST_F(Gpt2Model, the_tied_weight_is_ready_once_and_last) {
   Model model(*cpu_, DType::f32);
-  std::vector<int> ready;
-  Tape tape(*cpu_);
-  tape.on_leaf_ready([&](int id) { ready.push_back(id); });
-  tape.backward(model.gpt2().loss(tape, to_tensor(*cpu_, {kB, kT}, some_ids()),
-                                  to_tensor(*cpu_, {kB, kT}, some_targets())));
+  const std::vector<int> ready = ready_in_a_step(model);
   ASSERT_EQ(ready.size(), model.table().size());
   EXPECT_EQ(std::set<int>(ready.begin(), ready.end()).size(), ready.size());
   const std::set<int> last(ready.end() - 2, ready.end());
@@ -180,11 +186,7 @@ TEST_F(Gpt2Model, an_untied_head_has_its_own_gradient_and_is_ready_first) {
   Gpt2Config config = tiny();
   config.tie_word_embeddings = false;
   Model model(*cpu_, DType::f32, config);
-  std::vector<int> ready;
-  Tape tape(*cpu_);
-  tape.on_leaf_ready([&](int id) { ready.push_back(id); });
-  tape.backward(model.gpt2().loss(tape, to_tensor(*cpu_, {kB, kT}, some_ids()),
-                                  to_tensor(*cpu_, {kB, kT}, some_targets())));
+  const std::vector<int> ready = ready_in_a_step(model);
   const int head = model.table().find("lm_head.weight");
   ASSERT_EQ(ready.size(), model.table().size());
   EXPECT_EQ(ready.front(), head);

@@ -16,6 +16,7 @@
 #include "stage1_mpi/sync/overlapped_sync.h"
 #include "stage1_mpi/sync/zero1_overlapped_sync.h"
 #include "tests/support/counting_communicator.h"
+#include "tests/support/parse.h"
 #include "tests/support/tensors.h"
 
 namespace stagegpt::test {
@@ -75,12 +76,11 @@ class GradientSyncTest : public testing::Test {
 
 // --comm selects the calls of the communicator, --comm-algorithm their implementation.
 TEST_F(GradientSyncTest, is_what_the_flags_ask_for) {
-  const auto parsed = [](std::vector<const char*> argv) {
+  const auto parsed = [](const std::vector<std::string>& arguments) {
     auto flags = std::make_unique<MpiFlags>();
     CommandLine command_line("stage1_train", "", 1);
     flags->add(command_line);
-    argv.insert(argv.begin(), "stage1_train");
-    command_line.parse(static_cast<int>(argv.size()), argv.data());
+    parse(command_line, arguments);
     return flags;
   };
   const std::size_t parameters = parameters_.table().size();

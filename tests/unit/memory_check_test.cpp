@@ -7,10 +7,10 @@
 #include <cstdio>
 
 #include "common/app/dry_run.h"
-#include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/comm/self_communicator.h"
 #include "common/train/memory_plan.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -31,7 +31,7 @@ class MemoryMessages : public testing::Test {
     return {.device_bytes = static_cast<std::size_t>(bytes), .on_host = false};
   }
   TrainingMemory training(const TrainerConfig& trainer, const TensorMemory& memory, int ranks = 1) const {
-    return {config_, trainer, 64, ranks, sync_, memory};
+    return {{config_, trainer, 64, ranks, sync_}, memory};
   }
   static TrainerConfig batches(std::int64_t batch_size, std::int64_t grad_accumulation,
                                bool reproducible = false) {
@@ -48,19 +48,10 @@ class MemoryMessages : public testing::Test {
   }
   // The bytes that a training needs on a device: only its tensors.
   double bytes(const TrainerConfig& trainer, int ranks = 1) const {
-    return static_cast<double>(plan_memory(config_, trainer, 64, ranks, sync_).total());
+    return static_cast<double>(plan_memory({config_, trainer, 64, ranks, sync_}).total());
   }
   std::string text(const TrainerConfig& trainer, int ranks = 1) const {
     return memory_text(bytes(trainer, ranks));
-  }
-  template <class Require>
-  static std::string refusal(const Require& require) {
-    try {
-      require();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
   }
 
   const Gpt2Config config_{.vocab_size = 1000, .block_size = 64, .n_layer = 8, .n_head = 4, .n_embd = 256};
@@ -84,6 +75,8 @@ TEST_F(MemoryMessages, ATrainingIsToldOfASmallerBatchThatFits) {
              " are available on the device; --batch-size 6 --grad-accumulation 6, the same step, takes ",
              text(half), "; --ignore-memory starts nevertheless"));
   EXPECT_EQ(refusal([&] { require_training_memory(training(half, memory), {}); }), "");
+  const TensorMemory less = device(bytes(half) - 1);
+  EXPECT_NE(refusal([&] { require_training_memory(training(half, less), {}); }), "");
 }
 
 TEST_F(MemoryMessages, AdviceKeepsBatchesThatDivide) {
@@ -146,7 +139,7 @@ TEST_F(MemoryMessages, RanksAreToldOfWhatTheyShare) {
   EXPECT_EQ(advice(training(six, gpu, 2), bytes(least, 2)),
             smaller + ", and --divide them, which divides AdamW's moments among the ranks");
   HalfSync half;
-  EXPECT_EQ(advice({config_, six, 64, 2, half, gpu}, 1e12), smaller);
+  EXPECT_EQ(advice({{config_, six, 64, 2, half}, gpu}, 1e12), smaller);
   EXPECT_EQ(
       advice(training(recomputed(batches(24, 1, true)), gpu, 2), bytes(recomputed(batches(8, 1, true)), 2)),
       smaller);
@@ -170,9 +163,10 @@ TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
   const auto says = [&](DType matrices) {
     return refusal([&] { require_generation_memory(config_, matrices, memory, {}); });
   };
-  const auto takes = [&](DType matrices) {
-    return memory_text(static_cast<double>(plan_generation(config_, matrices)));
-  };
+  const auto needed = [&](DType matrices) { return static_cast<double>(plan_generation(config_, matrices)); };
+  const auto takes = [&](DType matrices) { return memory_text(needed(matrices)); };
+  const TensorMemory enough = device(needed(DType::f32));
+  EXPECT_EQ(refusal([&] { require_generation_memory(config_, DType::f32, enough, {}); }), "");
   EXPECT_EQ(says(DType::f32), concat("--model: generation takes ", takes(DType::f32),
                                      ", and 10.0 MiB are available on the device; a smaller model takes "
                                      "less; --ignore-memory starts nevertheless"));
@@ -205,6 +199,7 @@ TEST_F(MemoryMessages, AnEvaluationThatHasNoRoomIsToldOfItsBatch) {
 }
 
 TEST_F(MemoryMessages, AGibibyteIsTheFirstInGibibytes) {
+  EXPECT_EQ(memory_text(340.25 * 1024 * kMiB), "340.2 GiB");
   EXPECT_EQ(memory_text(1024.0 * kMiB), "1.0 GiB");
   EXPECT_EQ(memory_text(1023.0 * kMiB), "1023.0 MiB");
 }
@@ -236,7 +231,7 @@ TEST_F(DryRun, TellsWhereNothingIsAvailable) {
 TEST_F(DryRun, HasALineForEachFigure) {
   const TrainerConfig trainer = batches(12, 3);
   const TensorMemory memory = device(bytes(trainer));
-  const MemoryPlan plan = plan_memory(config_, trainer, 64, 1, sync_);
+  const MemoryPlan plan = plan_memory({config_, trainer, 64, 1, sync_});
   const std::string head =
       "parameters  6,590,976\n"
       "tokens      2,304 a step, 230,400 in all\n"
@@ -258,7 +253,7 @@ TEST_F(DryRun, HasALineForEachFigure) {
                   .ends_with("\nfits        no; --batch-size 6 --grad-accumulation 6, the same step, takes " +
                              text(batches(6, 6)) + '\n'));
   const TensorMemory unknown{.on_host = false};
-  const MemoryPlan of_two = plan_memory(config_, trainer, 64, 2, sync_);
+  const MemoryPlan of_two = plan_memory({config_, trainer, 64, 2, sync_});
   const double needed = static_cast<double>(of_two.total() + of_two.free_blocks) + 128.0 * kMiB;
   EXPECT_EQ(printed(training(trainer, unknown, 2)),
             head + "memory of each rank, in MiB\n" + rows(of_two) +
@@ -268,7 +263,7 @@ TEST_F(DryRun, HasALineForEachFigure) {
 TEST_F(DryRun, HasThemAllAsJson) {
   const TrainerConfig trainer = batches(12, 3);
   const TensorMemory memory = device(bytes(trainer) - 1), unknown{.on_host = false};
-  const MemoryPlan plan = plan_memory(config_, trainer, 64, 2, sync_);
+  const MemoryPlan plan = plan_memory({config_, trainer, 64, 2, sync_});
   Json expected = {{"parameters", 6590976},
                    {"trained_parameters", 6590976},
                    {"tokens_per_step", 2304.0},

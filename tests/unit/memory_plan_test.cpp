@@ -61,7 +61,7 @@ Gpt2Config small_with_frozen(const std::vector<std::string>& patterns) {
 }
 
 MemoryPlan plan(const Training& training, int ranks = 1) {
-  return plan_memory(training.config, training.trainer(), training.T, ranks, NoGradientSync());
+  return plan_memory({training.config, training.trainer(), training.T, ranks, NoGradientSync()});
 }
 
 // The memory statistics of the CPU backend after two steps. The arenas are laid out for `ranks` ranks.

@@ -40,7 +40,7 @@ const Gpt2Config& preset(std::string_view name) {
 double plan_bytes(std::string_view name) {
   const Gpt2Config& config = preset(name);
   return static_cast<double>(
-      plan_memory(config, TrainerConfig(), config.block_size, 1, NoGradientSync()).total());
+      plan_memory({config, TrainerConfig(), config.block_size, 1, NoGradientSync()}).total());
 }
 
 // Tries to write: permissions are not enough, because root has them on read-only file systems too.

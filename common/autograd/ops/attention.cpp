@@ -28,13 +28,17 @@ Var cached_attention(Tape& tape, Var qkv, const Tensor& cache, int n_head, doubl
 
 namespace {
 
-void check_attention(const Checks& checks, const Tensor& out, const Tensor& lse, const Tensor& qkv,
-                     int n_head, double scale) {
+void check_heads(const Checks& checks, const Tensor& qkv, int n_head, double scale) {
   checks.real(qkv, "qkv");
   checks.that(qkv.shape().rank() == 3 && qkv.shape()[2] % 3 == 0, "qkv of shape (B,T,3C)");
-  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
-  checks.that(n_head > 0 && C % n_head == 0, "a number of heads that divides the channels");
+  checks.that(n_head > 0 && qkv.shape()[2] / 3 % n_head == 0, "a number of heads that divides the channels");
   checks.that(scale > 0, "a positive scale");
+}
+
+void check_attention(const Checks& checks, const Tensor& out, const Tensor& lse, const Tensor& qkv,
+                     int n_head, double scale) {
+  check_heads(checks, qkv, n_head, scale);
+  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
   checks.shape(out, qkv.dtype(), {B, T, C}, "out");
   checks.shape(lse, statistics_dtype(qkv.dtype()), {B, n_head, T}, "lse");
 }
@@ -73,11 +77,8 @@ Work AttentionBackward::work() const {
 }
 
 void CachedAttentionForward::check(const Checks& checks) const {
-  checks.real(qkv, "qkv");
-  checks.that(qkv.shape().rank() == 3 && qkv.shape()[2] % 3 == 0, "qkv of shape (B,T,3C)");
+  check_heads(checks, qkv, n_head, scale);
   const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
-  checks.that(n_head > 0 && C % n_head == 0, "a number of heads that divides the channels");
-  checks.that(scale > 0, "a positive scale");
   checks.dtype(cache, qkv.dtype(), "cache");
   checks.that(cache.shape().rank() == 3, "a cache of shape (B,P,2C)");
   const std::int64_t P = cache.shape()[1];
