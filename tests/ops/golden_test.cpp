@@ -2,6 +2,7 @@
 // and optimizer steps with three settings of AdamW.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -161,15 +162,18 @@ struct GoldenRun {
 using GoldenSteps = GoldenModel;
 
 // The norms of the weights are compared only in f64. The exact gradient of the key biases is zero, and in
-// other dtypes Adam amplifies its rounding errors.
+// other dtypes Adam amplifies its rounding errors. Backends that have the optimizer's kernels in common with
+// another one take the first steps.
 TEST_P(GoldenSteps, Agree) {
   const bool f64 = dtype() == DType::f64;
+  const test::BackendUnderTest& tested = *GetParam().backend;
+  const std::size_t most = tested.brief || tested.attention_only ? 4 : 10;
   for (const auto& run : golden.json["runs"]) {
     GoldenRun ours(*backend, golden.model.config, run, dtype(),
                    to_device(*backend, {golden.state.B, golden.state.T}, golden.state.ids),
                    to_device(*backend, {golden.state.B, golden.state.T}, golden.state.targets));
     ours.load(golden.model.values);
-    for (std::size_t step = 0; step < run["losses"].size(); ++step) {
+    for (std::size_t step = 0; step < std::min(most, run["losses"].size()); ++step) {
       const double loss = run["losses"][step], norm = run["gradient_norms"][step];
       EXPECT_NEAR(ours.step(run["learning_rate"], static_cast<std::int64_t>(step)), loss,
                   (f64 ? 1e-8 : limit(1e-5)) * loss)
