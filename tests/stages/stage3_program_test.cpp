@@ -31,9 +31,9 @@ class Stage3Emulated : public TrainedRuns {
 
 TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
   const Arguments shorter =
-      with_flags(kFewSequences, {"--steps", "6", "--eval-every", "3", "--grad-accumulation", "2"});
+      with_flags(kFewSequences, {"--steps", "4", "--eval-every", "2", "--grad-accumulation", "2"});
   stage0("train", small("serial", shorter));
-  for (const int ranks : {1, 2, 4}) {
+  for (const int ranks : {1, 4}) {  // two ranks train in most of these tests
     const std::string run = "ranks" + std::to_string(ranks);
     stage3(ranks, "train", small(run, shorter));
     expect_same_curves(run, "serial");
@@ -54,7 +54,7 @@ TEST_F(Stage3Emulated, TensorRanksAndStagesTrainAsStage0) {
 
 TEST_F(Stage3Emulated, TrainsSomeParametersAsStage0) {
   const Arguments flags =
-      with_flags(kFewSequences, {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1", "--steps", "8"});
+      with_flags(kFewSequences, {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1", "--steps", "4"});
   stage0("train", small("serial", flags));
   stage3(2, "train", small("divided", with_flags(flags, {"--comm", "zero1"})));
   expect_same_curves("divided", "serial");
@@ -74,12 +74,11 @@ TEST_F(Stage3Emulated, EverySyncTrainsAsStage0) {
 }
 
 TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
-  // In bf16 one number of ranks is enough: the sums are in f32 there too. There attention is that of compute
-  // capability 9.0.
-  const std::map<std::string, std::vector<int>> ranks_in = {{"f32", {1, 2, 4}}, {"bf16", {2}}};
+  // In bf16 the sums are in f32 too. There attention is that of compute capability 9.0.
+  const std::map<std::string, std::vector<int>> ranks_in = {{"f32", {1, 4}}, {"bf16", {2}}};
   for (const auto& [precision, all_ranks] : ranks_in) {
     // Reproducible sums are of 8 parts of a step.
-    const Arguments few = {"--stop-after", "3",           "--reproducible", "--batch-size",
+    const Arguments few = {"--stop-after", "2",           "--reproducible", "--batch-size",
                            "16",           "--precision", precision};
     const RunOptions device = {
         .environment = {{"STAGEGPT_EMULATOR_CAPABILITY", precision == "bf16" ? "9.0" : "8.0"}}};
@@ -88,7 +87,7 @@ TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
     for (const int ranks : all_ranks) {
       const std::string divided = concat("ranks", ranks, precision);
       expect_done(run(ranks, "train", small(divided, few), device));
-      EXPECT_EQ(hash_after(3, divided), hash_after(3, single)) << ranks << " ranks, " << precision;
+      EXPECT_EQ(hash_after(2, divided), hash_after(2, single)) << ranks << " ranks, " << precision;
       EXPECT_EQ(metric(divided, "loss"), metric(single, "loss"));
     }
   }
@@ -136,10 +135,11 @@ TEST_F(Stage3Emulated, LayersOfDividedMomentsAreThoseOfStage2AndWatchingChangesN
 }
 
 TEST_F(Stage3Emulated, ARunGoesOnAtOtherStagesAndNumbersOfRanks) {
-  stage0("train", small("serial", kFewSequences));
-  stage3(3, "train", small("moved", with_flags(kFewSequences, {"--stop-after", "10"})));
-  stage3(2, "train", {"--resume", "moved", "--stop-after", "20"});
-  stage0("train", {"--resume", "moved", "--stop-after", "30"});
+  const Arguments flags = with_flags(kFewSequences, {"--steps", "12", "--eval-every", "4"});
+  stage0("train", small("serial", flags));
+  stage3(3, "train", small("moved", with_flags(flags, {"--stop-after", "4"})));
+  stage3(2, "train", {"--resume", "moved", "--stop-after", "8"});
+  stage0("train", {"--resume", "moved", "--stop-after", "12"});
   expect_same_curves("moved", "serial");
 }
 
