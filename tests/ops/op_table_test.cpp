@@ -37,6 +37,11 @@ bool is_large(const OpCase& op) {
   return has("_rows") || has("_many_heads") || has("_t260");
 }
 
+// A hand-written version of the product knows no epilogue, and of a backward no other product.
+bool is_plain_product(const BackendUnderTest& backend) {
+  return backend.products_only && backend.dtypes[0] == DType::f32;
+}
+
 // Versions of the product compute the ops of products alone, among them materialised attention. Their other
 // kernels are those of other backends.
 bool is_for(const OpCase& op, const BackendUnderTest& backend) {
@@ -48,20 +53,22 @@ bool is_for(const OpCase& op, const BackendUnderTest& backend) {
     // Attention in bf16 has no products of these versions. In f32 they multiply many matrices at once, in
     // tiles of at most 64 rows and columns; the other kernels of materialised attention are those of
     // emulated_unfused.
-    return !kSanitized && backend.dtypes[0] == DType::f32 && !is_large(op);
+    return !kSanitized && is_plain_product(backend) && !is_large(op);
   }
   // Beyond 2,100 rows only the sums of columns change, which are no products.
-  return (is("linear_") && !is("linear_rows_8300")) || is("mlp_") || is("chain_");
+  return (is("linear_") && !is("linear_rows_8300")) || (is("mlp_") && !is_plain_product(backend)) ||
+         is("chain_");
 }
 
 // All combinations of case, backend and dtype, for cases with at least `inputs` inputs: 2 for the test of
-// unwanted gradients, which is not run on brief backends.
+// unwanted gradients, which is not run on brief backends and plain products.
 std::vector<Target> targets(std::size_t inputs) {
   std::vector<Target> targets;
   for (const OpCase& op : op_cases()) {
     if (op.reals.size() < inputs) continue;
     for (const BackendUnderTest& backend : backends_under_test()) {
-      if (!has_limit(op, backend) || !is_for(op, backend) || (backend.brief && inputs > 1)) continue;
+      if (!has_limit(op, backend) || !is_for(op, backend)) continue;
+      if (inputs > 1 && (backend.brief || is_plain_product(backend))) continue;
       for (const DType dtype : backend.dtypes) {
         if (computes(op, dtype)) targets.push_back({&op, &backend, dtype});
       }
