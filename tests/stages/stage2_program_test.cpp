@@ -310,16 +310,6 @@ TEST_F(Stage2Emulated, VerifiesTheGoldenModel) {
   }
 }
 
-// TF32 rounds the factors of products, so the errors and the limits are larger.
-TEST_F(Stage2Emulated, VerifiesTheGoldenModelInTf32) {
-  const ProgramResult result =
-      stage2("verify", {"--model", kTiny, "--state", kTinyState, "--precision", "tf32", "--json"});
-  const auto json = nlohmann::json::parse(result.output);
-  EXPECT_TRUE(json["passed"].get<bool>());
-  EXPECT_GT(json["logits_error"], 1e-4);
-  for (const auto& tensor : json["tensors"]) EXPECT_EQ(tensor["limit"], 1e-2);
-}
-
 // Between the steps, other work uses the memory of a graph: validations, samples, and a trace.
 TEST_F(Stage2Emulated, AStepIsGraphsWithTheSameBits) {
   const Arguments flags =

@@ -143,12 +143,7 @@ TEST_F(Stage3Emulated, ARunGoesOnAtOtherStagesAndNumbersOfRanks) {
   expect_same_curves("moved", "serial");
 }
 
-TEST_F(Stage3Emulated, VerifiesAndWrites) {
-  const ProgramResult verified = stage3(2, "verify",
-                                        {"--model", STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin", "--state",
-                                         STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin", "--json"});
-  EXPECT_TRUE(nlohmann::json::parse(verified.output)["passed"]);
-
+TEST_F(Stage3Emulated, WritesAsStage0) {
   stage0("train", small("run"));
   const Arguments text = {"--model", "run", "--prompt", "the", "--max-new-tokens", "20"};
   EXPECT_EQ(stage3(2, "generate", text).output, stage0("generate", text).output);
@@ -179,16 +174,23 @@ TEST_F(Stage3Emulated, OpenMpsVariableIsTheNumberOfThreadsOfEachRank) {
   EXPECT_NE(result.errors.find("emulated GPU on 3 threads"), std::string::npos) << result.errors;
 }
 
-// The limits are those of the precision.
+// The limits are those of the precision. TF32 and bf16 round the factors of products, so the errors are
+// larger too.
 TEST_F(Stage3Emulated, VerifiesInEveryPrecision) {
   const std::string golden = STAGEGPT_SOURCE_DIR "/tests/golden/tiny";
-  for (const auto& [precision, limit] : {std::pair{"f32", 1e-4}, {"tf32", 1e-2}, {"bf16", 8e-2}}) {
+  struct Case {
+    const char* precision;
+    double limit, least_error;
+  };
+  for (const auto& [precision, limit, least_error] :
+       {Case{"f32", 1e-4, 0}, {"tf32", 1e-2, 1e-4}, {"bf16", 8e-2, 1e-3}}) {
     const ProgramResult result = stage3(2, "verify",
                                         {"--model", golden + ".bin", "--state", golden + "_debug_state.bin",
                                          "--precision", precision, "--json"});
     const auto json = nlohmann::json::parse(result.output);
     EXPECT_TRUE(json["passed"].get<bool>()) << precision;
-    EXPECT_EQ(json["tensors"][0]["limit"], limit) << precision;
+    EXPECT_GT(json["logits_error"], least_error) << precision;
+    for (const auto& tensor : json["tensors"]) EXPECT_EQ(tensor["limit"], limit) << precision;
   }
 }
 
