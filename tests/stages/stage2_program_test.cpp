@@ -215,8 +215,8 @@ TEST_F(Stage2Emulated, StepsThroughOneBlock) {
 // Without addr2line no source line is known, and the counts are there.
 TEST_F(Stage2Emulated, CountsWithoutSourceLines) {
   if (!std::filesystem::exists(std::string(STAGEGPT_BIN_DIR) + "/stage2_train_profiled")) GTEST_SKIP();
-  expect_done(run("train", small("run", {"--stop-after", "1", "--emulator-report", "report"}),
-                  {.environment = {{"PATH", directory_.path()}}}));
+  const Arguments counted = with_flags(kFourSteps, {"--stop-after", "1", "--emulator-report", "report"});
+  expect_done(run("train", small("run", counted), {.environment = {{"PATH", directory_.path()}}}));
   const auto report = nlohmann::json::parse(read_bytes(directory_.path() / "report" / "report.json"));
   EXPECT_GT(report["kernels"].size(), 10u);
 }

@@ -95,8 +95,7 @@ TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
 
 // The last micro-step sends gradients, and is no graph.
 TEST_F(Stage3Emulated, OtherMicroStepsMayBeGraphs) {
-  const Arguments few =
-      with_flags(kFewSequences, {"--stop-after", "4", "--grad-accumulation", "3", "--dropout", "0.1"});
+  const Arguments few = with_flags(kFourSteps, {"--grad-accumulation", "3"});
   const ProgramResult result = stage3(2, "train", small("default", few));
   EXPECT_NE(result.errors.find("; with CUDA graphs\n"), std::string::npos) << result.errors;
   stage3(2, "train", small("off", with_flags(few, {"--gpu-graph", "off"})));
@@ -110,7 +109,7 @@ TEST_F(Stage3Emulated, OtherMicroStepsMayBeGraphs) {
 // With zero1, each rank updates only a part of the weights, but reads the shadow (bf16 copy) of all weights.
 TEST_F(Stage3Emulated, DividedMomentsInBf16TrainAsWholeOnes) {
   const Arguments few =
-      with_flags(kFewSequences, {"--steps", "5", "--eval-every", "5", "--precision", "bf16"});
+      with_flags(kFewSequences, {"--steps", "3", "--eval-every", "3", "--precision", "bf16"});
   for (const char* comm : {"flat", "zero1"})
     stage3(2, "train", small(comm, with_flags(few, {"--comm", comm})));
   expect_same_curves("zero1", "flat");
@@ -212,8 +211,7 @@ TEST_F(Stage3Emulated, BenchTellsRanksAndCommunication) {
 TEST_F(Stage3Emulated, RanksShareAGpuOnlyIfTheyMay) {
   const RunOptions one_gpu = {.environment = {{"STAGEGPT_EMULATOR_DEVICES", "1"}}};
   expect_refusal(run(2, "train", small("run"), one_gpu), "ranks 0 and 1 use the same GPU");
-  const ProgramResult shared =
-      run(2, "train", small("run", {"--steps", "2"}) + Arguments{"--share-gpu"}, one_gpu);
+  const ProgramResult shared = run(2, "train", small("run", kFourSteps) + Arguments{"--share-gpu"}, one_gpu);
   EXPECT_NE(expect_done(shared).errors.find("transport host, sharing GPUs"), std::string::npos)
       << shared.errors;
   // Also if there are enough GPUs, but --device selects the same GPU for all ranks.
