@@ -37,6 +37,29 @@ SmallRun grid_run(const SmallSettings& settings, const std::string& sync) {
   });
 }
 
+// The training of one process that those of all grids must equal.
+struct OnOneProcess {
+  std::vector<StepReport> steps;
+  ParameterTable table;
+  std::vector<std::vector<float>> arenas;  // weights, m and v, one parameter after the other
+};
+
+OnOneProcess train_on_one_process() {
+  SmallRun run(settings_of({1, 1}));
+  const ParameterTable& table = run.model.parameters().table();
+  OnOneProcess all{{}, table, {}};
+  for (int step = 0; step < kGridSteps; ++step) all.steps.push_back(run.trainer.step());
+  const Moments& moments = run.trainer.optimizer().moments();
+  for (const Tensor& arena : {run.model.parameters().weights(), moments.m, moments.v}) {
+    std::vector<float>& whole = all.arenas.emplace_back();
+    for (const Parameter& row : table.rows()) {
+      const auto elements = run.elements(arena.slice(row.offset, row.shape));
+      whole.insert(whole.end(), elements.begin(), elements.end());
+    }
+  }
+  return all;
+}
+
 double l2_norm(const std::vector<float>& x) {
   double sum = 0;
   for (const float element : x) sum += static_cast<double>(element) * element;
@@ -87,34 +110,25 @@ class GridTrainingWithZero1 : public testing::Test {
 class GridTraining : public GridTrainingWithZero1, public testing::WithParamInterface<const char*> {};
 
 TEST_P(GridTraining, is_that_of_one_process) {
+  static const OnOneProcess one = train_on_one_process();
   for_each_grid([](const GridShape& shape) {
-    SmallSettings settings = settings_of(shape);
-    SmallRun many = grid_run(settings, GetParam());
-    settings.tensor_ranks = settings.stages = 1;
-    SmallRun one(settings);
-    for (int step = 0; step < kGridSteps; ++step) {
-      const StepReport expected = one.trainer.step(), report = many.trainer.step();
+    SmallRun many = grid_run(settings_of(shape), GetParam());
+    for (const StepReport& expected : one.steps) {
+      const StepReport report = many.trainer.step();
       EXPECT_NEAR(expected.loss, std::log(kVocabulary), 0.5);  // of a model that knows nothing
-      EXPECT_NEAR(report.loss, expected.loss, kDividedTrainingLimit * expected.loss) << "step " << step;
+      EXPECT_NEAR(report.loss, expected.loss, kDividedTrainingLimit * expected.loss) << report.step;
       EXPECT_NEAR(report.grad_norm, expected.grad_norm, kDividedTrainingLimit * expected.grad_norm)
-          << "step " << step;
+          << report.step;
       EXPECT_EQ(report.rank_seconds.size(), static_cast<std::size_t>(ranks().size()));
       if (shape.stages > 1 || std::string_view(GetParam()) != "flat") continue;
       const Parameters& part = many.model.parameters();
       EXPECT_EQ(report.communication.bytes_reduced,
                 (part.grads().numel() + shared_end(part.table())) * std::int64_t{sizeof(float)});
     }
-    const ParameterTable& table = one.model.parameters().table();
-    const auto all = collected(many, table);
+    const auto all = collected(many, one.table);
     if (!ranks().is_root()) return;
-    const Moments& moments = one.trainer.optimizer().moments();
-    const Tensor expected[] = {one.model.parameters().weights(), moments.m, moments.v};
     for (std::size_t arena = 0; arena < all.size(); ++arena) {
-      std::vector<float> whole;
-      for (const Parameter& row : table.rows()) {
-        const auto elements = one.elements(expected[arena].slice(row.offset, row.shape));
-        whole.insert(whole.end(), elements.begin(), elements.end());
-      }
+      const std::vector<float>& whole = one.arenas[arena];
       ASSERT_EQ(all[arena].size(), whole.size());
       std::vector<float> difference = whole;
       for (std::size_t i = 0; i < whole.size(); ++i) difference[i] -= all[arena][i];

@@ -46,8 +46,28 @@ std::optional<Trace> profile_of_ranks(const Tape::OpWatch& watch) {
   return read_trace(directory.path() / "p.json");
 }
 
+// Of ranks that no one delays.
+const std::optional<Trace>& profile_of_equal_ranks() {
+  static const std::optional<Trace> trace = profile_of_ranks({});
+  return trace;
+}
+
+// The last rank sleeps in each op of its forward pass.
+struct SlowRank {
+  int rank = ranks().size() - 1;
+  int ops = 0;  // of all steps
+  std::optional<Trace> trace = profile_of_ranks([this](auto&&...) {
+    ++ops;
+    if (ranks().rank() == rank) std::this_thread::sleep_for(kPause);
+  });
+};
+const SlowRank& slow_rank() {
+  static const SlowRank slow;
+  return slow;
+}
+
 TEST(ProfileOfRanks, HasAProcessForEachRankWithItsOpsAndMessages) {
-  const auto trace = profile_of_ranks({});
+  const auto& trace = profile_of_equal_ranks();
   if (!trace) return;
   const int n = ranks().size();
   ASSERT_EQ(trace->processes.size(), static_cast<std::size_t>(n));
@@ -96,10 +116,7 @@ TEST(ProfileOfRanks, NamesTheRanksOfAPart) {
 // While the last rank still sleeps in its forward pass, the others' backward passes go on beside the
 // reductions that they have started.
 TEST(ProfileOfRanks, ShowsReductionsThatOverlapWithBackward) {
-  const int slow = ranks().size() - 1;
-  const auto trace = profile_of_ranks([&](std::string_view, std::span<const Var>, std::span<const Var>) {
-    if (ranks().rank() == slow) std::this_thread::sleep_for(kPause);
-  });
+  const auto& [slow, ops, trace] = slow_rank();
   if (!trace || ranks().size() == 1) return;
   for (int rank = 0; rank < slow; ++rank) {
     int overlapping = 0;
@@ -117,7 +134,7 @@ TEST(ProfileOfRanks, AlignsTheirClocks) {
   const ClockOffset offset = measure_clock_offset(
       ranks(), [] { return Timeline::now() - ranks().rank() * std::int64_t{1'000'000'000}; });
   EXPECT_LE(std::abs(offset.offset - ranks().rank() * std::int64_t{1'000'000'000}), offset.error);
-  const auto trace = profile_of_ranks({});
+  const auto& trace = profile_of_equal_ranks();
   if (!trace) return;
   const TraceSpan root = trace->named("step")[0];
   for (int rank = 1; rank < ranks().size(); ++rank) {
@@ -147,12 +164,7 @@ TEST(ProfileOfRanks, BeginsWithTheEarliestSpanOfAnyRank) {
 
 // The others wait for a rank that sleeps in each op of its forward pass.
 TEST(ProfileOfRanks, ShowsThatTheOthersWaitForASlowRank) {
-  const int slow = ranks().size() - 1;
-  int ops = 0;
-  const auto trace = profile_of_ranks([&](std::string_view, std::span<const Var>, std::span<const Var>) {
-    ++ops;
-    if (ranks().rank() == slow) std::this_thread::sleep_for(kPause);
-  });
+  const auto& [slow, ops, trace] = slow_rank();
   if (!trace || ranks().size() == 1) return;
   const double slept =
       1e3 * static_cast<double>(kPause.count()) * ops / 3;  // microseconds, in one of three steps

@@ -21,7 +21,7 @@
 namespace stagegpt::test {
 namespace {
 
-constexpr int kSteps = 3;
+constexpr int kSteps = 2;
 // A bucket size of one tenth of the small model's arena, so that there are several buckets.
 constexpr std::int64_t kSmallBucket = 40 << 10;
 
@@ -186,6 +186,9 @@ TEST_P(TrainingOfRanks, equals_that_of_one_process) {
       expect_close("weights", many.weights(), 0, expected.weights, kDividedTrainingLimit);
     }
     EXPECT_EQ(many.trainer.data_position(), one.data_position);
+    std::vector<float> roots = many.weights();
+    ranks().broadcast(std::as_writable_bytes(std::span(roots)), 0);
+    EXPECT_EQ(many.weights() == roots, true) << "to the bit on all ranks";
     const auto [m, v] = moments_on_root(many);
     if (!ranks().is_root()) continue;
     expect_close("m", m, 0, one.m, kDividedTrainingLimit);
@@ -193,7 +196,9 @@ TEST_P(TrainingOfRanks, equals_that_of_one_process) {
   }
 }
 
-TEST_P(TrainingOfRanks, has_the_same_bits_with_recomputation) {
+using RecomputationOfRanks = TrainingOfRanks;
+
+TEST_P(RecomputationOfRanks, changes_no_bit) {
   SmallSettings settings{.accumulation = 2, .dropout = 0.2};
   SmallRun whole = run_of_ranks(settings);
   settings.recompute = Recompute::gelu;
@@ -228,14 +233,6 @@ TEST_P(TrainingOfRanks, names_the_rank_whose_numbers_are_not_finite) {
   } else {
     EXPECT_EQ(found.find("rank"), std::string::npos) << found;
   }
-}
-
-TEST_P(TrainingOfRanks, leaves_the_same_weights_on_all) {
-  SmallRun run = run_of_ranks({.dropout = 0.2});
-  for (int step = 0; step < kSteps; ++step) run.trainer.step();
-  std::vector<float> roots = run.weights();
-  ranks().broadcast(std::as_writable_bytes(std::span(roots)), 0);
-  EXPECT_EQ(run.weights() == roots, true);
 }
 
 TEST_P(TrainingOfRanks, goes_on_from_gathered_moments) {
@@ -296,6 +293,14 @@ TEST_P(TrainingOfRanks, skips_an_update_on_all_ranks_for_what_one_has) {
 
 std::string name_of_sync(const testing::TestParamInfo<Sync>& test) { return test.param.name; }
 INSTANTIATE_TEST_SUITE_P(By, TrainingOfRanks, testing::ValuesIn(syncs()), name_of_sync);
+
+// How ranks add what they are given, the tape does not know.
+std::vector<Sync> syncs_by_ring() {
+  std::vector<Sync> all = syncs();
+  std::erase_if(all, [](const Sync& sync) { return sync.algorithm != CommAlgorithm::ring; });
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(By, RecomputationOfRanks, testing::ValuesIn(syncs_by_ring()), name_of_sync);
 
 SmallRun divided_run(const SmallSettings& settings) {
   return SmallRun(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {

@@ -22,6 +22,21 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 class ElementwiseOps : public testing::TestWithParam<BackendUnderTest> {
  protected:
+  // Rows of logits for kTokens tokens, and NaN for the padding.
+  static constexpr std::int64_t kLogitRows = 6, kTokens = 101, kPaddedTokens = 128;
+  Tensor padded_logits() {
+    Values values = random_values(1, 0, kLogitRows * kPaddedTokens);
+    for (std::int64_t i = 0; i < std::ssize(values); ++i) {
+      if (i % kPaddedTokens >= kTokens) values[i] = kNan;
+    }
+    return to_tensor(*backend_, DType::f32, {kLogitRows, kPaddedTokens}, values);
+  }
+  // The gradient of such logits.
+  static void expect_zero_only_in_padding(const Values& grad) {
+    for (std::int64_t i = 0; i < std::ssize(grad); ++i)
+      ASSERT_EQ(grad[i] == 0, i % kPaddedTokens >= kTokens) << i;
+  }
+
   const std::unique_ptr<Backend> backend_ = GetParam().make();
 };
 
@@ -119,30 +134,21 @@ TEST_P(ElementwiseOps, dropout_reads_its_position_when_it_runs) {
 }
 
 TEST_P(ElementwiseOps, cross_entropy_reads_no_padding_and_its_gradient_there_is_zero) {
-  constexpr std::int64_t kRows = 6, kVocabulary = 101, kPadded = 128;
-  Values values = random_values(1, 0, kRows * kPadded);
-  for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
-    if (i % kPadded >= kVocabulary) values[i] = kNan;
-  }
   Backend& be = *backend_;
-  const Tensor logits = to_tensor(be, DType::f32, {kRows, kPadded}, values);
-  const Tensor targets = to_tensor(be, {kRows}, {0, 100, 50, 50, 99, 1});
-  const Tensor loss = be.allocate(DType::f32, {1}), lse = be.allocate(DType::f32, {kRows});
-  be.run(CrossEntropyForward{loss, lse, logits, targets, kVocabulary});
+  const Tensor logits = padded_logits(), targets = to_tensor(be, {kLogitRows}, {0, 100, 50, 50, 99, 1});
+  const Tensor loss = be.allocate(DType::f32, {1}), lse = be.allocate(DType::f32, {kLogitRows});
+  be.run(CrossEntropyForward{loss, lse, logits, targets, kTokens});
   EXPECT_TRUE(std::isfinite(to_value(be, loss)));
 
   const Tensor dloss = be.allocate(DType::f32, {1});
   be.fill(dloss, 1);
   const Tensor dlogits = be.allocate(DType::f32, logits.shape());
   be.fill(dlogits, kNan);
-  be.run(CrossEntropyBackward{dlogits, dloss, logits, lse, targets, kVocabulary});
-  be.run(CrossEntropyBackward{logits, dloss, logits, lse, targets, kVocabulary});  // in place
+  be.run(CrossEntropyBackward{dlogits, dloss, logits, lse, targets, kTokens});
+  be.run(CrossEntropyBackward{logits, dloss, logits, lse, targets, kTokens});  // in place
   const Values grad = to_values(be, dlogits);
   EXPECT_EQ(to_values(be, logits), grad);
-  for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
-    const bool padding = i % kPadded >= kVocabulary;
-    ASSERT_EQ(grad[i] == 0, padding) << i;
-  }
+  expect_zero_only_in_padding(grad);
 }
 
 // A row so short that most threads have no element: the thread with the NaN meets only those.
@@ -161,30 +167,21 @@ TEST_P(ElementwiseOps, a_loss_is_not_finite_if_a_logit_is_not) {
 }
 
 TEST_P(ElementwiseOps, cross_entropy_may_overwrite_the_logits_with_their_gradient_in_one_pass) {
-  constexpr std::int64_t kRows = 6, kVocabulary = 101, kPadded = 128;
-  Values values = random_values(1, 0, kRows * kPadded);
-  for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
-    if (i % kPadded >= kVocabulary) values[i] = kNan;
-  }
   Backend& be = *backend_;
-  const Tensor logits = to_tensor(be, DType::f32, {kRows, kPadded}, values);
-  const Tensor targets = to_tensor(be, {kRows}, {0, 100, 50, 50, 99, 1});
-  const Tensor loss = be.allocate(DType::f32, {1}), rows = be.allocate(DType::f32, {kRows}),
+  const Tensor logits = padded_logits(), targets = to_tensor(be, {kLogitRows}, {0, 100, 50, 50, 99, 1});
+  const Tensor loss = be.allocate(DType::f32, {1}), rows = be.allocate(DType::f32, {kLogitRows}),
                dloss = be.allocate(DType::f32, {1}), dlogits = be.allocate(DType::f32, logits.shape());
   be.fill(dloss, 0.5);
   be.fill(dlogits, kNan);
-  be.run(CrossEntropyForwardBackward{loss, dlogits, rows, dloss, logits, targets, kVocabulary});
+  be.run(CrossEntropyForwardBackward{loss, dlogits, rows, dloss, logits, targets, kTokens});
   const double expected = to_value(be, loss);
   EXPECT_TRUE(std::isfinite(expected));
   be.fill(loss, kNan);
-  be.run(CrossEntropyForwardBackward{loss, logits, rows, dloss, logits, targets, kVocabulary});
+  be.run(CrossEntropyForwardBackward{loss, logits, rows, dloss, logits, targets, kTokens});
   EXPECT_EQ(to_value(be, loss), expected);
   const Values grad = to_values(be, dlogits);
   EXPECT_EQ(to_values(be, logits), grad);
-  for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
-    const bool padding = i % kPadded >= kVocabulary;
-    ASSERT_EQ(grad[i] == 0, padding) << i;
-  }
+  expect_zero_only_in_padding(grad);
 }
 
 TEST_P(ElementwiseOps, count_correct_counts_rows_whose_largest_logit_is_the_targets) {

@@ -18,15 +18,18 @@
 #include "common/tensor/quantised_rows.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/backends.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
 namespace {
 
-// Calls `test` for every backend and dtype. `rounding` is BackendUnderTest::rounding.
+// Calls `test` for every dtype of the backends that run models: the others have the same kernels of inference
+// as one of these. `rounding` is BackendUnderTest::rounding.
 void on_every_backend(const std::function<void(Backend&, DType, double rounding)>& test) {
   for (const BackendUnderTest& backend : backends_under_test()) {
+    if (!backend.runs_models() || (kSanitized && backend.brief)) continue;
     for (const DType dtype : backend.dtypes) {
       SCOPED_TRACE(concat(backend.name, ' ', dtype));
       test(*backend.make(), dtype, backend.rounding);
@@ -236,15 +239,19 @@ TEST(NarrowMatrices, OfALinearLayerAreTheRoundedWeights) {
 }
 
 // The next token of a text has one row. Rows of a weight that are shorter and longer than what a warp reads
-// at once, that several warps share, and that are not aligned; more rows than a block has, and fewer.
+// at once, that several warps share, and that are not aligned; more rows than a block has, and fewer. How a
+// row is divided does not depend on the activation: few sizes see them all.
 TEST(OneRow, OfALinearLayerIsItsFormula) {
   struct Size {
     std::int64_t I, O;
+    std::vector<Activation> activations = {Activation::gelu_new};
   };
-  on_every_backend([](Backend& backend, DType dtype, double rounding) {
-    for (const auto& [I, O] :
-         {Size{1, 1}, {8, 9}, {64, 24}, {257, 5}, {768, 17}, {1030, 3}, {1600, 8}, {3072, 20}, {9000, 2}}) {
-      for (const auto activation : {Activation::none, Activation::gelu_new, Activation::relu}) {
+  const std::vector<Activation> all = {Activation::none, Activation::gelu_new, Activation::relu};
+  const std::vector<Size> sizes = {{1, 1},         {8, 9},    {64, 24, all}, {257, 5},      {768, 17},
+                                   {1030, 3, all}, {1600, 8}, {3072, 20},    {9000, 2, all}};
+  on_every_backend([&](Backend& backend, DType dtype, double rounding) {
+    for (const auto& [I, O, activations] : sizes) {
+      for (const Activation activation : activations) {
         const Values x = rounded_to(dtype, random_values(5, 0, I)),
                      w = rounded_to(dtype, random_values(5, 1, O * I)),
                      bias = rounded_to(dtype, random_values(5, 2, O));
@@ -254,7 +261,7 @@ TEST(OneRow, OfALinearLayerIsItsFormula) {
                        offset = O == 8 ? Tensor() : to_tensor(be, type, {O}, bias);
           if (activation == Activation::none) {
             be.run(LinearForward{out, row, weight, offset});
-            be.run(LinearForward{pre, row, weight, offset});
+            be.copy(pre, out);
           } else {
             be.run(LinearActivationForward{out, pre, row, weight, offset, activation});
           }
@@ -305,11 +312,12 @@ TEST(OneRow, OfALinearLayerAfterALayernormIsItsFormula) {
   });
 }
 
-// Among equal logits, of which there are many here, and two zeros, the first ones come first.
+// Among equal logits, of which there are many here, and two zeros, the first ones come first. A GPU's blocks
+// have 2,048 logits each, and the 64 largest of five of them are more than the 256 threads of the last one.
 TEST(LargestLogits, AreThoseOfASortedRow) {
   on_every_backend([](Backend& backend, DType dtype, double /*rounding*/) {
     if (dtype != DType::f32) return;
-    for (const std::int64_t n : {1, 5, 100, 2048, 2049, 50257}) {
+    for (const std::int64_t n : {1, 5, 100, 2048, 2049, 9000}) {
       std::vector<float> logits;
       for (const double value : random_values(7, 0, n))
         logits.push_back(static_cast<float>(std::floor(4 * value)));

@@ -31,10 +31,15 @@ bool has_limit(const OpCase& op, const BackendUnderTest& backend) {
 // Whether the op supports the dtype. Attention in bf16 supports at most 128 channels per head.
 bool computes(const OpCase& op, DType dtype) { return dtype != DType::bf16 || op.name != "attention_hs129"; }
 
-// Cases of many rows or heads take long on the emulator, and under the sanitizers those of many keys.
+// Cases of many rows, heads or keys take long on the emulator.
 bool is_large(const OpCase& op) {
   const auto has = [&](const char* part) { return op.name.find(part) != op.name.npos; };
-  return has("_many_rows") || has("_many_heads") || has("_rows_8300") || (kSanitized && has("_t260"));
+  return has("_rows") || has("_many_heads") || has("_t260");
+}
+
+// A hand-written version of the product knows no epilogue, and of a backward no other product.
+bool is_plain_product(const BackendUnderTest& backend) {
+  return backend.products_only && backend.dtypes[0] == DType::f32;
 }
 
 // Versions of the product compute the ops of products alone, among them materialised attention. Their other
@@ -43,19 +48,27 @@ bool is_for(const OpCase& op, const BackendUnderTest& backend) {
   if ((backend.brief || (kSanitized && backend.name.starts_with("emulated"))) && is_large(op)) return false;
   const auto is = [&](const char* kind) { return op.name.starts_with(kind); };
   if (backend.attention_only) return is("attention_");
-  // The kernels of materialised attention, apart from its products, are those of emulated_unfused.
-  if (kSanitized && backend.products_only && is("attention_")) return false;
-  return !backend.products_only || is("linear_") || is("mlp_") || is("chain_") || is("attention_");
+  if (!backend.products_only) return true;
+  if (is("attention_")) {
+    // Attention in bf16 has no products of these versions. In f32 they multiply many matrices at once, in
+    // tiles of at most 64 rows and columns; the other kernels of materialised attention are those of
+    // emulated_unfused.
+    return !kSanitized && is_plain_product(backend) && !is_large(op);
+  }
+  // Beyond 2,100 rows only the sums of columns change, which are no products.
+  return (is("linear_") && !is("linear_rows_8300")) || (is("mlp_") && !is_plain_product(backend)) ||
+         is("chain_");
 }
 
 // All combinations of case, backend and dtype, for cases with at least `inputs` inputs: 2 for the test of
-// unwanted gradients, which is not run on brief backends.
+// unwanted gradients, which is not run on brief backends and plain products.
 std::vector<Target> targets(std::size_t inputs) {
   std::vector<Target> targets;
   for (const OpCase& op : op_cases()) {
     if (op.reals.size() < inputs) continue;
     for (const BackendUnderTest& backend : backends_under_test()) {
-      if (!has_limit(op, backend) || !is_for(op, backend) || (backend.brief && inputs > 1)) continue;
+      if (!has_limit(op, backend) || !is_for(op, backend)) continue;
+      if (inputs > 1 && (backend.brief || is_plain_product(backend))) continue;
       for (const DType dtype : backend.dtypes) {
         if (computes(op, dtype)) targets.push_back({&op, &backend, dtype});
       }

@@ -49,6 +49,7 @@ TEST_F(CpuBf16, EndsInTheSameBitsAgainWithOtherThreadsAndWhenResumed) {
 TEST_F(CpuBf16, GoesOnInF32AndBack) {
   bf16("train", small("run", {"--stop-after", "10"}));
   stage0("train", {"--resume", "run", "--precision", "f32", "--stop-after", "12"});
+  stage0("train", {"--resume", "run", "--precision", "tf32", "--stop-after", "13"});  // as f32
   bf16("train", {"--resume", "run", "--stop-after", "14"});
   EXPECT_EQ(metric("run", "loss").size(), 14u);
 }

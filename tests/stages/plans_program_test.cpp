@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "common/base/error.h"
 #include "tests/support/trained_runs.h"
 
 namespace stagegpt::test {
@@ -24,6 +25,9 @@ class Plans : public TrainedRuns {
                            "--seq-len", "8", "--steps", "1", "--warmup", "0", "--gpu-matmul-plans", file},
                           more) +
                    Arguments{"--gpu-matmul-tune"});
+  }
+  static Arguments one_step() {
+    return small("run", with_flags(kFourSteps, {"--gpu-matmul-plans", "plans.json", "--stop-after", "1"}));
   }
   std::string text(const std::filesystem::path& file) const { return read_bytes(directory_.path() / file); }
   static std::string plans(const std::string& device) {
@@ -75,7 +79,7 @@ TEST_F(Plans, AreThoseOfAStepAndTimedOnce) {
 // Without the file, a run can go on only with its own copy.
 TEST_F(Plans, AreKeptWithARun) {
   directory_.write("plans.json", plans("emulated GPU"));
-  expect_done(run("train", small("run", {"--gpu-matmul-plans", "plans.json", "--stop-after", "1"})));
+  expect_done(run("train", one_step()));
   EXPECT_EQ(text("run/gemm_plans.json"), plans("emulated GPU"));
   std::filesystem::remove(directory_.path() / "plans.json");
   for (const char* steps : {"2", "3"}) {
@@ -96,8 +100,7 @@ TEST_F(Plans, AreKeptWithARun) {
 
 TEST_F(Plans, OfAnotherDeviceAreKeptButNotUsed) {
   directory_.write("plans.json", plans("NVIDIA H100"));
-  for (const Arguments& arguments : {small("run", {"--gpu-matmul-plans", "plans.json", "--stop-after", "1"}),
-                                     Arguments{"--resume", "run", "--stop-after", "2"}}) {
+  for (const Arguments& arguments : {one_step(), Arguments{"--resume", "run", "--stop-after", "2"}}) {
     const ProgramResult result = expect_done(run("train", arguments));
     EXPECT_EQ(count(result.errors, "note: --gpu-matmul-plans: "), 1) << result.errors;
     EXPECT_NE(

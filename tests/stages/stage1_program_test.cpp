@@ -26,7 +26,7 @@ TEST_F(Stage1, ReproducibleRunsEndInTheSameBits) {
   const Arguments wide = {"--n-embd",     "128", "--n-layer",     "2", "--block-size", "64",
                           "--stop-after", "4",   "--reproducible"};
   stage0("train", with_flags(small("serial", wide), {"--threads", "3"}));
-  for (const int ranks : {1, 2, 4, 8}) {
+  for (const int ranks : {2, 8}) {  // each rank has several of the eight sub-batches, and one
     const std::string run = "ranks" + std::to_string(ranks);
     stage1(ranks, "train", small(run, wide));
     EXPECT_EQ(hash_after(4, run), hash_after(4, "serial")) << ranks << " ranks";
@@ -65,9 +65,10 @@ TEST_F(Stage1, ARunWithDividedMomentsGoesOnAtOtherNumbersOfRanks) {
 }
 
 TEST_F(Stage1, EverySyncTrainsAsStage0) {
-  stage0("train", small("serial", {"--grad-accumulation", "2"}));
+  const Arguments flags = {"--grad-accumulation", "2", "--steps", "10"};
+  stage0("train", small("serial", flags));
   for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1", "zero1-overlapped"}) {
-    stage1(2, "train", small(comm, {"--grad-accumulation", "2", "--comm", comm}));
+    stage1(2, "train", small(comm, with_flags(flags, {"--comm", comm})));
     expect_same_curves(comm, "serial");
   }
 }
@@ -280,13 +281,6 @@ TEST_F(Stage1, TakesAPromptThatIsNoUtf8) {
   EXPECT_EQ(stage1(2, "generate", text).output, stage0("generate", text).output);
 }
 
-TEST_F(Stage1, Verifies) {
-  const ProgramResult result = stage1(2, "verify",
-                                      {"--model", STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin", "--state",
-                                       STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin", "--json"});
-  EXPECT_TRUE(nlohmann::json::parse(result.output)["passed"]);  // printed once
-}
-
 // Three tensor ranks in each of two stages: logits, loss and gradients are PyTorch's, and steps follow the
 // gradients.
 TEST_F(Stage1, VerifiesAGrid) {
@@ -351,15 +345,6 @@ TEST_F(Stage1, MetricsTellOfRanks) {
     EXPECT_GE(json["bytes_reduced"].get<double>(), 4 * 3776);       // the parameters, and padding
   }
   EXPECT_EQ(count, 30);
-}
-
-TEST_F(Stage1, BenchTellsRanksAndCommunication) {
-  const ProgramResult result = stage1(
-      2, "bench",
-      {"--n-layer", "1", "--n-embd", "32", "--steps", "2", "--warmup", "1", "--threads", "1", "--json"});
-  const auto json = nlohmann::json::parse(result.output);
-  EXPECT_EQ(json["ranks"], 2);
-  EXPECT_GT(json["phases_ms"]["communication"], 0);
 }
 
 // Two tensor ranks in each of two stages: one step with the samples of one rank, and its figures.

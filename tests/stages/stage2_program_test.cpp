@@ -30,8 +30,8 @@ class Stage2Emulated : public TrainedRuns {
 };
 
 TEST_F(Stage2Emulated, TrainsAsStage0) {
-  const Arguments flags = with_flags(kFewSequences, {"--grad-accumulation", "2", "--steps", "12",
-                                                     "--warmup-steps", "1", "--eval-every", "6"});
+  const Arguments flags = with_flags(kFewSequences, {"--grad-accumulation", "2", "--steps", "6",
+                                                     "--warmup-steps", "1", "--eval-every", "3"});
   stage0("train", small("serial", flags));
   stage2("train", small("emulated", flags));
   expect_same_curves("emulated", "serial");
@@ -39,7 +39,7 @@ TEST_F(Stage2Emulated, TrainsAsStage0) {
 
 TEST_F(Stage2Emulated, TrainsSomeParametersAsStage0) {
   const Arguments flags = with_flags(kFewSequences, {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1",
-                                                     "--steps", "8", "--trace-steps", "2"});
+                                                     "--steps", "4", "--trace-steps", "2"});
   stage0("train", small("serial", flags));
   stage2("train", small("emulated", flags));
   expect_same_curves("emulated", "serial");
@@ -55,10 +55,11 @@ TEST_F(Stage2Emulated, ComputesEveryTensorAsStage0) {
 }
 
 TEST_F(Stage2Emulated, ARunGoesOnAtAnotherStage) {
-  stage0("train", small("serial", kFewSequences));
-  stage2("train", small("moved", with_flags(kFewSequences, {"--stop-after", "10"})));
-  stage0("train", {"--resume", "moved", "--stop-after", "20"});
-  stage2("train", {"--resume", "moved", "--stop-after", "30"});
+  const Arguments flags = with_flags(kFewSequences, {"--steps", "12", "--eval-every", "4"});
+  stage0("train", small("serial", flags));
+  stage2("train", small("moved", with_flags(flags, {"--stop-after", "4"})));
+  stage0("train", {"--resume", "moved", "--stop-after", "8"});
+  stage2("train", {"--resume", "moved", "--stop-after", "12"});
   expect_same_curves("moved", "serial");
 }
 
@@ -214,8 +215,8 @@ TEST_F(Stage2Emulated, StepsThroughOneBlock) {
 // Without addr2line no source line is known, and the counts are there.
 TEST_F(Stage2Emulated, CountsWithoutSourceLines) {
   if (!std::filesystem::exists(std::string(STAGEGPT_BIN_DIR) + "/stage2_train_profiled")) GTEST_SKIP();
-  expect_done(run("train", small("run", {"--stop-after", "1", "--emulator-report", "report"}),
-                  {.environment = {{"PATH", directory_.path()}}}));
+  const Arguments counted = with_flags(kFourSteps, {"--stop-after", "1", "--emulator-report", "report"});
+  expect_done(run("train", small("run", counted), {.environment = {{"PATH", directory_.path()}}}));
   const auto report = nlohmann::json::parse(read_bytes(directory_.path() / "report" / "report.json"));
   EXPECT_GT(report["kernels"].size(), 10u);
 }
@@ -241,18 +242,18 @@ TEST_F(Stage2Emulated, RefusesWhatCannotBeCountedOrProfiled) {
 }
 
 TEST_F(Stage2Emulated, AnotherThreadOrderGivesTheSameBits) {
-  const Arguments shorter = with_flags(kFewSequences, {"--stop-after", "4"});
+  const Arguments shorter = with_flags(kFourSteps, kFewSequences + Arguments{"--stop-after", "2"});
   stage2("train", small("forward", shorter));
   for (const char* order : {"reverse", "random:7"}) {
     expect_done(run("train", small(order, shorter), {.environment = {{"STAGEGPT_EMULATOR_ORDER", order}}}));
-    EXPECT_EQ(hash_after(4, order), hash_after(4, "forward")) << order;
+    EXPECT_EQ(hash_after(2, order), hash_after(2, "forward")) << order;
   }
   stage2("train", small("threads", with_flags(shorter, {"--threads", "3"})));
-  EXPECT_EQ(hash_after(4, "threads"), hash_after(4, "forward"));
+  EXPECT_EQ(hash_after(2, "threads"), hash_after(2, "forward"));
 }
 
 TEST_F(Stage2Emulated, EveryVersionOfTheProductTrainsAsTheLibrarys) {
-  const Arguments shorter = {"--batch-size", "4", "--stop-after", "6", "--eval-every", "5"};
+  const Arguments shorter = {"--batch-size", "4", "--stop-after", "3", "--eval-every", "2"};
   stage2("train", small("library", shorter));
   for (const char* matmul : {"naive", "tiled", "vectorised"}) {
     stage2("train", small(matmul, with_flags(shorter, {"--gpu-matmul", matmul})));
@@ -309,25 +310,15 @@ TEST_F(Stage2Emulated, VerifiesTheGoldenModel) {
   }
 }
 
-// TF32 rounds the factors of products, so the errors and the limits are larger.
-TEST_F(Stage2Emulated, VerifiesTheGoldenModelInTf32) {
-  const ProgramResult result =
-      stage2("verify", {"--model", kTiny, "--state", kTinyState, "--precision", "tf32", "--json"});
-  const auto json = nlohmann::json::parse(result.output);
-  EXPECT_TRUE(json["passed"].get<bool>());
-  EXPECT_GT(json["logits_error"], 1e-4);
-  for (const auto& tensor : json["tensors"]) EXPECT_EQ(tensor["limit"], 1e-2);
-}
-
 // Between the steps, other work uses the memory of a graph: validations, samples, and a trace.
 TEST_F(Stage2Emulated, AStepIsGraphsWithTheSameBits) {
   const Arguments flags =
-      with_flags(kFewSequences, {"--grad-accumulation", "2", "--dropout", "0.1", "--stop-after", "6",
+      with_flags(kFewSequences, {"--grad-accumulation", "2", "--dropout", "0.1", "--stop-after", "4",
                                  "--eval-every", "2", "--sample-every", "3", "--trace-steps", "1",
                                  "--max-new-tokens", "10", "--grad-clip", "0.1", "--warmup-steps", "3"});
   stage2("train", small("default", flags));
   stage2("train", small("off", with_flags(flags, {"--gpu-graph", "off"})));
-  EXPECT_EQ(hash_after(6, "default"), hash_after(6, "off"));
+  EXPECT_EQ(hash_after(4, "default"), hash_after(4, "off"));
   EXPECT_EQ(metric("default", "loss"), metric("off", "loss"));
 }
 
@@ -336,7 +327,7 @@ TEST_F(Stage2Emulated, ARunKeepsItsChoiceOfGraphs) {
   const auto has_graphs = [](const ProgramResult& result) {
     return result.errors.find("; with CUDA graphs\n") != std::string::npos;
   };
-  const Arguments flags = with_flags(kFewSequences, {"--stop-after", "3", "--dropout", "0.1"});
+  const Arguments flags = with_flags(kFourSteps, {"--stop-after", "3"});
   EXPECT_TRUE(has_graphs(stage2("train", small("default", flags))));
   EXPECT_FALSE(has_graphs(stage2("train", small("off", with_flags(flags, {"--gpu-graph", "off"})))));
   for (const char* run : {"default", "off"}) {
@@ -377,7 +368,7 @@ TEST_F(Stage2Emulated, RecordsNoGraphsOfWhatIsWatchedOpByOp) {
     const std::string said = concat("; no CUDA graphs, because ", why, "\n");
     EXPECT_NE(expect_done(result).errors.find(said), std::string::npos) << result.errors;
   };
-  const Arguments flags = with_flags(kFewSequences, {"--stop-after", "3"});
+  const Arguments flags = with_flags(kFourSteps, {"--stop-after", "3"});
   stage2("train", small("default", flags));
   expect_none(run("train", small("profile", with_flags(flags, {"--profile", "p.json"}))),
               "--profile times each op");
@@ -418,7 +409,7 @@ TEST_F(Stage2Emulated, InspectsATextOfOneToken) {
 TEST_F(Stage2Emulated, GeneratesTheSameTextWithAndWithoutGraphs) {
   stage0("train", small("run"));
   const auto written = [&](const std::vector<Arguments>& parts) {
-    Arguments text = {"--model", "run", "--max-new-tokens", "60", "--num-samples", "2"};
+    Arguments text = {"--model", "run", "--max-new-tokens", "40", "--num-samples", "2"};
     for (const Arguments& part : parts) text = with_flags(text, part);
     return stage2("generate", text).output;
   };
@@ -428,13 +419,13 @@ TEST_F(Stage2Emulated, GeneratesTheSameTextWithAndWithoutGraphs) {
                               {"--prompt", "the", "--top-k", "3", "--top-p", "0.9"}}) {
     const std::string expected = written({text, {"--gpu-graph", "off"}});
     EXPECT_EQ(written({text}), expected);
-    EXPECT_EQ(written({text, {"--gpu-graph", "on"}}), expected);
     EXPECT_GT(expected.size(), 60u);
   }
   const Arguments greedy = {"--model",          "run", "--prompt",      "the",
                             "--max-new-tokens", "14",  "--temperature", "0"};
-  EXPECT_EQ(stage2("generate", greedy).output, stage0("generate", greedy).output);
-  EXPECT_EQ(stage2("generate", with_flags(greedy, {"--no-fused"})).output, stage0("generate", greedy).output);
+  const std::string expected = stage0("generate", greedy).output;
+  for (const Arguments& how : {Arguments{"--gpu-graph", "on"}, Arguments{"--no-fused"}})
+    EXPECT_EQ(stage2("generate", with_flags(greedy, how)).output, expected);
   expect_failure(run("generate", with_flags(greedy, {"--gpu-graph", "on", "--profile", "p.json"})), 2,
                  "--gpu-graph: on is not possible, because --profile times each op");
 }
@@ -445,7 +436,7 @@ TEST_F(Stage2Emulated, AStepHasFewLaunchesNoAllocationAndOneWait) {
   for (const std::string precision : {"f32", "bf16"}) {
     const ProgramResult result = stage2(
         "bench", {"--n-layer", "12", "--n-embd", "32", "--n-head", "2", "--batch-size", "2", "--seq-len", "8",
-                  "--steps", "1", "--warmup", "3", "--json", "--precision", precision, "--gpu-graph", "off"});
+                  "--steps", "1", "--warmup", "2", "--json", "--precision", precision, "--gpu-graph", "off"});
     const auto work = nlohmann::json::parse(result.output)["device_work"];
     // A layer has 4 products and 4 kernels in the forward, 8 products and 12 kernels in the backward: in
     // each, one of them is for GELU, and 4 of the backward's are for gradients of biases. In bf16 these are

@@ -31,9 +31,9 @@ class Stage3Emulated : public TrainedRuns {
 
 TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
   const Arguments shorter =
-      with_flags(kFewSequences, {"--steps", "6", "--eval-every", "3", "--grad-accumulation", "2"});
+      with_flags(kFewSequences, {"--steps", "4", "--eval-every", "2", "--grad-accumulation", "2"});
   stage0("train", small("serial", shorter));
-  for (const int ranks : {1, 2, 4}) {
+  for (const int ranks : {1, 4}) {  // two ranks train in most of these tests
     const std::string run = "ranks" + std::to_string(ranks);
     stage3(ranks, "train", small(run, shorter));
     expect_same_curves(run, "serial");
@@ -54,7 +54,7 @@ TEST_F(Stage3Emulated, TensorRanksAndStagesTrainAsStage0) {
 
 TEST_F(Stage3Emulated, TrainsSomeParametersAsStage0) {
   const Arguments flags =
-      with_flags(kFewSequences, {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1", "--steps", "8"});
+      with_flags(kFewSequences, {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1", "--steps", "4"});
   stage0("train", small("serial", flags));
   stage3(2, "train", small("divided", with_flags(flags, {"--comm", "zero1"})));
   expect_same_curves("divided", "serial");
@@ -74,12 +74,11 @@ TEST_F(Stage3Emulated, EverySyncTrainsAsStage0) {
 }
 
 TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
-  // In bf16 one number of ranks is enough: the sums are in f32 there too. There attention is that of compute
-  // capability 9.0.
-  const std::map<std::string, std::vector<int>> ranks_in = {{"f32", {1, 2, 4}}, {"bf16", {2}}};
+  // In bf16 the sums are in f32 too. There attention is that of compute capability 9.0.
+  const std::map<std::string, std::vector<int>> ranks_in = {{"f32", {1, 4}}, {"bf16", {2}}};
   for (const auto& [precision, all_ranks] : ranks_in) {
     // Reproducible sums are of 8 parts of a step.
-    const Arguments few = {"--stop-after", "3",           "--reproducible", "--batch-size",
+    const Arguments few = {"--stop-after", "2",           "--reproducible", "--batch-size",
                            "16",           "--precision", precision};
     const RunOptions device = {
         .environment = {{"STAGEGPT_EMULATOR_CAPABILITY", precision == "bf16" ? "9.0" : "8.0"}}};
@@ -88,7 +87,7 @@ TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
     for (const int ranks : all_ranks) {
       const std::string divided = concat("ranks", ranks, precision);
       expect_done(run(ranks, "train", small(divided, few), device));
-      EXPECT_EQ(hash_after(3, divided), hash_after(3, single)) << ranks << " ranks, " << precision;
+      EXPECT_EQ(hash_after(2, divided), hash_after(2, single)) << ranks << " ranks, " << precision;
       EXPECT_EQ(metric(divided, "loss"), metric(single, "loss"));
     }
   }
@@ -96,8 +95,7 @@ TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
 
 // The last micro-step sends gradients, and is no graph.
 TEST_F(Stage3Emulated, OtherMicroStepsMayBeGraphs) {
-  const Arguments few =
-      with_flags(kFewSequences, {"--stop-after", "4", "--grad-accumulation", "3", "--dropout", "0.1"});
+  const Arguments few = with_flags(kFourSteps, {"--grad-accumulation", "3"});
   const ProgramResult result = stage3(2, "train", small("default", few));
   EXPECT_NE(result.errors.find("; with CUDA graphs\n"), std::string::npos) << result.errors;
   stage3(2, "train", small("off", with_flags(few, {"--gpu-graph", "off"})));
@@ -111,7 +109,7 @@ TEST_F(Stage3Emulated, OtherMicroStepsMayBeGraphs) {
 // With zero1, each rank updates only a part of the weights, but reads the shadow (bf16 copy) of all weights.
 TEST_F(Stage3Emulated, DividedMomentsInBf16TrainAsWholeOnes) {
   const Arguments few =
-      with_flags(kFewSequences, {"--steps", "5", "--eval-every", "5", "--precision", "bf16"});
+      with_flags(kFewSequences, {"--steps", "3", "--eval-every", "3", "--precision", "bf16"});
   for (const char* comm : {"flat", "zero1"})
     stage3(2, "train", small(comm, with_flags(few, {"--comm", comm})));
   expect_same_curves("zero1", "flat");
@@ -136,19 +134,15 @@ TEST_F(Stage3Emulated, LayersOfDividedMomentsAreThoseOfStage2AndWatchingChangesN
 }
 
 TEST_F(Stage3Emulated, ARunGoesOnAtOtherStagesAndNumbersOfRanks) {
-  stage0("train", small("serial", kFewSequences));
-  stage3(3, "train", small("moved", with_flags(kFewSequences, {"--stop-after", "10"})));
-  stage3(2, "train", {"--resume", "moved", "--stop-after", "20"});
-  stage0("train", {"--resume", "moved", "--stop-after", "30"});
+  const Arguments flags = with_flags(kFewSequences, {"--steps", "12", "--eval-every", "4"});
+  stage0("train", small("serial", flags));
+  stage3(3, "train", small("moved", with_flags(flags, {"--stop-after", "4"})));
+  stage3(2, "train", {"--resume", "moved", "--stop-after", "8"});
+  stage0("train", {"--resume", "moved", "--stop-after", "12"});
   expect_same_curves("moved", "serial");
 }
 
-TEST_F(Stage3Emulated, VerifiesAndWrites) {
-  const ProgramResult verified = stage3(2, "verify",
-                                        {"--model", STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin", "--state",
-                                         STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin", "--json"});
-  EXPECT_TRUE(nlohmann::json::parse(verified.output)["passed"]);
-
+TEST_F(Stage3Emulated, WritesAsStage0) {
   stage0("train", small("run"));
   const Arguments text = {"--model", "run", "--prompt", "the", "--max-new-tokens", "20"};
   EXPECT_EQ(stage3(2, "generate", text).output, stage0("generate", text).output);
@@ -179,16 +173,23 @@ TEST_F(Stage3Emulated, OpenMpsVariableIsTheNumberOfThreadsOfEachRank) {
   EXPECT_NE(result.errors.find("emulated GPU on 3 threads"), std::string::npos) << result.errors;
 }
 
-// The limits are those of the precision.
+// The limits are those of the precision. TF32 and bf16 round the factors of products, so the errors are
+// larger too.
 TEST_F(Stage3Emulated, VerifiesInEveryPrecision) {
   const std::string golden = STAGEGPT_SOURCE_DIR "/tests/golden/tiny";
-  for (const auto& [precision, limit] : {std::pair{"f32", 1e-4}, {"tf32", 1e-2}, {"bf16", 8e-2}}) {
+  struct Case {
+    const char* precision;
+    double limit, least_error;
+  };
+  for (const auto& [precision, limit, least_error] :
+       {Case{"f32", 1e-4, 0}, {"tf32", 1e-2, 1e-4}, {"bf16", 8e-2, 1e-3}}) {
     const ProgramResult result = stage3(2, "verify",
                                         {"--model", golden + ".bin", "--state", golden + "_debug_state.bin",
                                          "--precision", precision, "--json"});
     const auto json = nlohmann::json::parse(result.output);
     EXPECT_TRUE(json["passed"].get<bool>()) << precision;
-    EXPECT_EQ(json["tensors"][0]["limit"], limit) << precision;
+    EXPECT_GT(json["logits_error"], least_error) << precision;
+    for (const auto& tensor : json["tensors"]) EXPECT_EQ(tensor["limit"], limit) << precision;
   }
 }
 
@@ -210,8 +211,7 @@ TEST_F(Stage3Emulated, BenchTellsRanksAndCommunication) {
 TEST_F(Stage3Emulated, RanksShareAGpuOnlyIfTheyMay) {
   const RunOptions one_gpu = {.environment = {{"STAGEGPT_EMULATOR_DEVICES", "1"}}};
   expect_refusal(run(2, "train", small("run"), one_gpu), "ranks 0 and 1 use the same GPU");
-  const ProgramResult shared =
-      run(2, "train", small("run", {"--steps", "2"}) + Arguments{"--share-gpu"}, one_gpu);
+  const ProgramResult shared = run(2, "train", small("run", kFourSteps) + Arguments{"--share-gpu"}, one_gpu);
   EXPECT_NE(expect_done(shared).errors.find("transport host, sharing GPUs"), std::string::npos)
       << shared.errors;
   // Also if there are enough GPUs, but --device selects the same GPU for all ranks.
