@@ -45,6 +45,16 @@ def build(directory: Path, targets: list[str], progress: Callable[[str], None] =
     return {target: error for one in targets for target, error in build(directory, [one]).items()}
 
 
+def build_all(directory: Path, targets: list[str], what: str = "") -> None:
+    """Builds targets, and shows the progress after `what`. LabError has the first error of one that does not build."""
+    progress = ProgressLine(what)
+    errors = build(directory, targets, progress if what else lambda line: None)
+    progress.end()
+    for target, error in errors.items():
+        if error:
+            raise LabError(f"{target} does not build: {error}")
+
+
 def steps(directory: Path, targets: list[str]) -> int:
     """How many commands a build of targets would run; 0 if all is built."""
     ended = _run(["ninja", "-C", str(directory), "-n", *targets], directory)

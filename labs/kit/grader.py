@@ -256,14 +256,13 @@ class Grader:
 
     def _runner(self, name: str, ended: list[Finished] | None) -> commands.Runner:
         """Appends to `ended` what has run."""
-        def run(command: list[str], _: Path, environment: dict[str, str], seconds: float) -> commands.Ended:
+        def run(command: list[str], _: Path, environment: dict[str, str], seconds: float) -> Finished:
             place = Place(measures.fresh(self.scratch / name), cover=self.cover,
                           show=[self.tree.build, self.tree.source])
             finished = isolated.run(command, place, replace(self.options.limits, seconds=seconds), environment)
             if ended is not None:
                 ended.append(finished)
-            return commands.Ended(finished.exit_code, finished.signal, finished.stopped, finished.seconds,
-                                  finished.output)
+            return finished
         return run
 
     def _grade_measure(self, case: Case, line: Measure) -> None:

@@ -15,6 +15,8 @@ import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from kit.commands import Ended
+
 LABS = Path(__file__).resolve().parents[1]
 MIB = 1 << 20
 
@@ -46,14 +48,10 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A command that has ended, and with it all that it started."""
+class Finished(Ended):
+    """A command that has ended, and with it all that it started. It may be `stopped` for "time", "memory", "disk" or "output", and
+    the first and the last 32 KiB of its output are kept."""
     command: list[str]
-    exit_code: int | None  # None: ended by a signal
-    signal: int | None
-    stopped: str | None    # the limit for which it was killed: "time", "memory", "disk", "output"
-    seconds: float
-    output: str            # of both streams: the first and the last 32 KiB
     output_bytes: int
     peak_bytes: int        # of memory, looked at ten times a second
     isolation: dict[str, bool]  # which parts the kernel allowed: "user" or "processes", "network", "files"

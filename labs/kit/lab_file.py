@@ -9,14 +9,14 @@ A line begins with a keyword. A line whose first character is `#` is a comment.
            TEXT                          lines that are indented more than `cut`: the hint that replaces the body
     check  POINTS TARGET[@RANKS] FILTER  tests (a GoogleTest filter) of a test program, on 3 or on each of 1-4 ranks
     hint   TEXT                          shown when the check above fails; may be repeated
-    count  POINTS COUNTER <= FACTOR [of COMMAND...]
+    count  POINTS COUNTER <= FACTOR of COMMAND...
     trace  POINTS PROGRAM [-np RANKS] [-- FLAGS...]
     time   POINTS PROGRAM [FLAGS...] FLOOR..TARGET
     bugs   POINTS NAME...                bugs of the zoo, of which each student gets one
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 ANSWER_POINTS = 10  # of answers.md, in each lab
@@ -63,7 +63,7 @@ class Count:
     points: int
     counter: str
     factor: float
-    command: list[str]  # empty: the counter's own command
+    command: list[str]  # that counts
     line: int
 
 
@@ -166,6 +166,11 @@ def public_text(text: str) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if line.split()[:1] not in [[k] for k in _HIDDEN])
 
 
+def _hinted(one: Cut | Check, text: str) -> Cut | Check:
+    """With a line more in its hint."""
+    return replace(one, hint=f"{one.hint}\n{text}" if one.hint else text)
+
+
 class _Parser:
     def __init__(self, directory: Path, number: int):
         self.directory, self.number = directory, number
@@ -233,9 +238,7 @@ class _Parser:
         self.write[-1].cuts.append(Cut(rest, "", f"{self.number}.{self.cuts} {name}", self.line))
 
     def add_to_cut(self, text: str) -> None:
-        cut = self.write[-1].cuts[-1]
-        hint = f"{cut.hint}\n{text}" if cut.hint else text
-        self.write[-1].cuts[-1] = Cut(cut.signature, hint, cut.label, cut.line)
+        self.write[-1].cuts[-1] = _hinted(self.write[-1].cuts[-1], text)
 
     def on_check(self, rest: str) -> None:
         words = rest.split()
@@ -250,17 +253,14 @@ class _Parser:
     def on_hint(self, rest: str) -> None:
         if not self.checks:
             raise self.error("a hint follows a line 'check'")
-        last = self.checks[-1]
-        hint = f"{last.hint}\n{rest}" if last.hint else rest
-        self.checks[-1] = Check(last.points, last.target, last.ranks, last.filter, hint, last.line)
+        self.checks[-1] = _hinted(self.checks[-1], rest)
 
     def on_count(self, rest: str) -> None:
-        match = re.fullmatch(r"(\S+)\s+(\S+)\s*<=\s*(\S+)(?:\s+of\s+(.+))?", rest)
+        match = re.fullmatch(r"(\S+)\s+(\S+)\s*<=\s*(\S+)\s+of\s+(.+)", rest)
         if not match:
-            raise self.error("expected: count POINTS COUNTER <= FACTOR [of COMMAND...]")
+            raise self.error("expected: count POINTS COUNTER <= FACTOR of COMMAND...")
         points, counter, factor, command = match.groups()
-        self.measures.append(Count(self.points(points), counter, self.number_of(factor), (command or "").split(),
-                                   self.line))
+        self.measures.append(Count(self.points(points), counter, self.number_of(factor), command.split(), self.line))
 
     def on_trace(self, rest: str) -> None:
         words, _, flags = rest.partition(" -- ")

@@ -82,14 +82,6 @@ class Overlay:
         paths = {self.root / file for file in files}
         return {target for target, sources in dependencies(self.build, tuple(files)) if paths.intersection(sources)}
 
-    def made_from(self, targets: list[str]) -> tuple[str, list[Path]]:
-        """The commands that build targets, and the files of the tree that are read to compile their tests and what has changed."""
-        commands = _ninja(self.build, "-t", "commands", *targets)
-        objects = {output for command in commands.splitlines() if (output := self._output(command)) in self.stale
-                   or output.startswith("tests/")}
-        read = {source for target, sources in dependencies(self.build) if target in objects for source in sources}
-        return commands, sorted(path for path in read if path.is_relative_to(self.root))
-
     @staticmethod
     def _output(command: str) -> str:
         if match := re.search(r" -o (\S+)", command):

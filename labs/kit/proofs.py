@@ -48,12 +48,7 @@ class Prover:
     def begin(self, lab: Lab) -> None:
         """Builds the tests of the tree itself, and makes the starter."""
         begun = time.monotonic()
-        progress = building.ProgressLine(f"lab {lab.number}: building the original")
-        errors = building.build(self.build, lab.targets(), progress)
-        progress.end()
-        for target, error in errors.items():
-            if error:
-                raise LabError(f"{target} does not build in {self.build}: {error}")
+        building.build_all(self.build, lab.targets(), f"lab {lab.number}: building the original")
         self.say(f"lab {lab.number}: the original is built ({time.monotonic() - begun:.0f} s)")
         shutil.rmtree(self.changed, ignore_errors=True)
         starter.fill(self.root, lab, self.changed)

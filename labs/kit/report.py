@@ -107,12 +107,7 @@ def run(directory: Path, mark, output: Path, reference_build: Path | None, choic
 
 def _build(directory: Path, targets: list[str], what: str) -> None:
     building.announce(directory, targets)
-    progress = building.ProgressLine(what)
-    errors = building.build(directory, targets, progress)
-    progress.end()
-    for target, error in errors.items():
-        if error:
-            raise LabError(f"{target} does not build: {error}")
+    building.build_all(directory, targets, what)
 
 
 @contextmanager

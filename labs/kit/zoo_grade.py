@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from kit import building, checks, commands, isolated, measures
+from kit import building, checks, isolated, measures
 from kit.build_tree import BUILD_SECONDS, BuildTree, Reference
-from kit.isolated import Limits, Place
+from kit.isolated import Finished, Limits, Place
 from kit.lab_file import LabError
 from kit.zoo_file import Bug, Caught
 from kit.zoo_tree import Copy
@@ -39,10 +39,7 @@ class IsolatedCopy(Copy):
         place."""
         self.plant(bug)
         building.configure(self.directory, arguments=_FLAGS)
-        progress = building.ProgressLine(f"building {bug.caught.target} with the bug")
-        for error in filter(None, building.build(self.build_directory, [bug.caught.target], progress).values()):
-            raise LabError(f"{bug.caught.target} is not built: {error}")
-        progress.end()
+        building.build_all(self.build_directory, [bug.caught.target], f"building {bug.caught.target} with the bug")
         self.tree.put(files)
 
     def build(self, targets: Iterable[str]) -> None:
@@ -52,8 +49,7 @@ class IsolatedCopy(Copy):
         if not finished.ok:
             raise LabError(f"not built: {finished.message if finished.stopped else building.first_error(finished.output)}")
 
-    def test(self, caught: Caught, tests: str) -> commands.Ended:
+    def test(self, caught: Caught, tests: str) -> Finished:
         place = Place(measures.fresh(self.scratch / "test"), cover=self.cover, show=[self.directory])
-        finished = isolated.run(self.test_command(caught, tests), place, replace(self.limits, seconds=self.TEST_SECONDS),
-                                checks.ENVIRONMENT)
-        return commands.Ended(finished.exit_code, finished.signal, finished.stopped, finished.seconds, finished.output)
+        return isolated.run(self.test_command(caught, tests), place, replace(self.limits, seconds=self.TEST_SECONDS),
+                            checks.ENVIRONMENT)

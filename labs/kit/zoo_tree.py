@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kit import building, checks, commands, tree
-from kit.lab_file import Check, LabError
+from kit.lab_file import Check
 from kit.starter import HIDDEN_TESTS, STUB
 from kit.zoo_file import Bug, Caught, Edit, Recorded, applied, decoys
 
@@ -53,9 +53,7 @@ class Copy:
     def build(self, targets: Iterable[str]) -> None:
         """Raises LabError with the compiler's first error."""
         building.configure(self.directory)
-        for target, error in building.build(self.build_directory, list(dict.fromkeys(targets))).items():
-            if error:
-                raise LabError(f"{target} is not built: {error}")
+        building.build_all(self.build_directory, list(dict.fromkeys(targets)))
 
     def test(self, caught: Caught, tests: str) -> commands.Ended:
         """Runs tests of a test program."""

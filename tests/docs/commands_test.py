@@ -57,9 +57,10 @@ class Programs:
                               capture_output=True, text=True, check=False)
 
     @functools.cache
-    def run_once(self, name: str, arguments: tuple[str, ...], directory: Path) -> subprocess.CompletedProcess:
-        """run(), or what it gave for the same arguments before: many examples of a bench differ in the sizes only."""
-        return self.run(name, list(arguments), directory)
+    def run_once(self, path: Path, arguments: tuple[str, ...], directory: Path) -> subprocess.CompletedProcess:
+        """run(), or what it gave for the same program and arguments before: many examples of a bench differ in the sizes only, or
+        in the word `_emulated`."""
+        return self.run(path.name, list(arguments), directory)
 
     @functools.cache
     def flags(self, name: str) -> set[str]:
@@ -123,13 +124,13 @@ def result_of(call: Call, programs: Programs, scratch: Path) -> subprocess.Compl
         return subprocess.run([ROOT / call.name, *call.arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     job = JOB.fullmatch(call.name)
     if job and job.group(2) == "train" and "--resume" not in call.arguments:
-        return programs.run(call.name, [*call.arguments, "--print-config"], scratch)
+        return programs.run_once(programs.path(call.name), (*call.arguments, "--print-config"), scratch)
     if job and job.group(2) == "verify":
         return programs.run(call.name, call.arguments, ROOT)
     if job and job.group(2) == "bench":
         values = {} if "--budget" in call.arguments else TINY_GENERATION if "--generate" in call.arguments else TINY_BENCH
         smaller = {flag: value for flag, value in SMALLER_FLAGS.items() if flag in call.arguments}
-        return programs.run_once(call.name, tuple(with_values(call.arguments, values | smaller)), scratch)
+        return programs.run_once(programs.path(call.name), tuple(with_values(call.arguments, values | smaller)), scratch)
     if call.name == "compare_stages":
         return programs.run(call.name, tiny_comparison(call.arguments), scratch)
     if (job and job.group(2) in ("train", "generate", "evaluate", "inspect")) or call.name in ("convert_checkpoint", "prepare_data"):

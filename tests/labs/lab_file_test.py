@@ -31,7 +31,7 @@ hint   A hang at 3 ranks, not 2: who waits before sending?
 check  2   unit_tests  Buckets.*:Ranges.*
 check  1   ring_tests@3  Ring.*
 count  6   bytes <= 1.25 of stage1_bench -np 3 -- --comm overlapped
-count  1   launches <= 1
+count  1   launches <= 1 of stage2_bench
 trace  12  stage1 -np 3 -- --comm overlapped --steps 4
 trace  3   stage0
 time   6   stage1_bench --comm overlapped   0.5..0.9
@@ -71,7 +71,7 @@ class LabFile(unittest.TestCase):
             Check(2, "unit_tests", [], "Buckets.*:Ranges.*", "", 19), Check(1, "ring_tests", [3], "Ring.*", "", 20)])
         self.assertEqual(lab.measures, [
             Count(6, "bytes", 1.25, ["stage1_bench", "-np", "3", "--", "--comm", "overlapped"], 21),
-            Count(1, "launches", 1.0, [], 22),
+            Count(1, "launches", 1.0, ["stage2_bench"], 22),
             Trace(12, "stage1", 3, ["--comm", "overlapped", "--steps", "4"], 23),
             Trace(3, "stage0", None, [], 24),
             Time(6, "stage1_bench", ["--comm", "overlapped"], 0.5, 0.9, 25)])
@@ -103,6 +103,7 @@ class LabFile(unittest.TestCase):
                 ("ring_tests@1-4", "../ring", 16, "is no name of a test program"),
                 ("  *sums_in_place*", "", 16, "expected: check POINTS"),
                 ("bytes <= 1.25", "bytes < 1.25", 21, "expected: count POINTS"),
+                ("launches <= 1 of stage2_bench", "launches <= 1", 22, "expected: count POINTS"),
                 ("bytes <= 1.25", "bytes <= nan", 21, "'nan' is no positive number"),
                 ("trace  3   stage0", "trace  3   stage0 --np 2", 24, "expected: trace POINTS"),
                 ("stage1 -np 3", "stage1 -np 0", 23, "'0' is no number of ranks"),

@@ -9,6 +9,8 @@ import unittest
 
 from small_tree import lab, small_tree, temporary
 
+from kit import submission  # of ROOT, which small_tree adds to the path
+
 FILES = ["answers.md", "src/loop.h", "src/sum file.h", "submission.json"]
 
 
@@ -54,11 +56,12 @@ class Submit(unittest.TestCase):
         self.assertRegex(ended.stdout, r"\A.*: lab 1, by grace\.hopper@navy\.mil,ada\n")
         manifest = json.loads(self.packed(nobodys / "submission.tar.gz")["submission.json"])
         self.assertEqual(manifest["student"], "grace.hopper@navy.mil,ada")
-        for words in (("submit",), ("start", 1, "--dir", self.folder / "other", "--no-reference")):
-            for wrong in ("", " ", "a b", "=1+1", "../ada", "a,", "a,b,c", "a" * 65, "ada\n"):
-                ended = lab(self.target if words[0] == "submit" else self.tree, *words, f"--student={wrong}")
-                self.assertEqual((ended.returncode, ended.stdout), (2, ""), wrong)
-                self.assertIn("is no id: a letter or digit", ended.stderr)
+        for wrong in ("", " ", "a b", "=1+1", "../ada", "a,", "a,b,c", "a" * 65, "ada\n"):
+            self.assertFalse(submission.is_student_id(wrong), wrong)
+        for folder, *words in ((self.target, "submit"), (self.tree, "start", 1, "--dir", self.folder / "other", "--no-reference")):
+            ended = lab(folder, *words, "--student=")
+            self.assertEqual((ended.returncode, ended.stdout), (2, ""))
+            self.assertIn("is no id: a letter or digit", ended.stderr)
         self.assertFalse((self.folder / "other").exists())
 
     def test_the_same_work_gives_the_same_bytes(self):

@@ -176,7 +176,7 @@ mkdir "$work/bundle"
   "$python3" -m tarfile -c bundle/bundle.tar.xz environment contents.txt bin)
 for folder in . bundle; do
   programs=(--bundle "$work/$folder")
-  check --seconds 15
+  check --seconds 10
   [ $code = 0 ] || fail "exit code $code with a bundle in $folder"
   said '^bundle: commit 1234567$'
   said '^passed   verify f32 '

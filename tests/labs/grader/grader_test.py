@@ -114,7 +114,12 @@ class GraderTest(unittest.TestCase):
         for line in said:
             self.assertRegex(line, r"^ *\d+ s  alice: ")
 
-    def test_a_wrong_sum(self) -> None:
+    def test_a_wrong_sum_with_edited_tests(self) -> None:
+        """Other files than the lab's are not taken from a submission."""
+        path = self.submission(fake_tree.with_body("return 5;"))
+        (path / "tests").mkdir()
+        (path / "tests/ring_tests.cpp").write_text(fake_tree.OTHER)
+        (path / "CMakeLists.txt").write_text("message(FATAL_ERROR edited)")
         first, second, other, trace = self.grade(fake_tree.with_body("return 5;")).cases
         self.expect(first, "failed", 0, "Ring.sums: tests/ring_tests.cpp:9: Failure")
         self.expect(second, "passed", 4, "")
@@ -251,14 +256,6 @@ class GraderTest(unittest.TestCase):
             self.expect_refused(fake_tree.with_body(SUM, f"__attribute__(({attribute})) static void first() {{}}"),
                                 f"stage1/ring.cpp uses an attribute of the linker: {attribute}")
 
-    def test_edited_tests(self) -> None:
-        """Other files than the lab's are not taken from a submission."""
-        path = self.submission(fake_tree.with_body("return 5;"))
-        (path / "tests").mkdir()
-        (path / "tests/ring_tests.cpp").write_text(fake_tree.OTHER)
-        (path / "CMakeLists.txt").write_text("message(FATAL_ERROR edited)")
-        self.assertEqual([case.earned for case in self.grade(fake_tree.with_body("return 5;")).cases], [0, 4, 2, 0])
-
     def test_calls_of_other_functions_are_looked_at(self) -> None:
         above = "namespace stagegpt { int solved(const int*, int); }"
         report = self.grade(fake_tree.with_body("return solved(values, count);", above))
@@ -371,19 +368,15 @@ class GraderTest(unittest.TestCase):
         self.assertEqual(self.grade(fake_tree.SOLUTION + "// again\n").cases[0].message, "")
 
     def test_what_the_grader_cannot_measure_is_pending_and_measured_again(self) -> None:
-        with mock.patch("kit.measures.secret_run", side_effect=OSError("no disk")):
-            report = self.grade(fake_tree.SOLUTION)
-        self.expect(report.cases[3], "pending", 0, "no disk")
-        self.assertEqual((report.earned, report.pending), (12, "0 to 8"))
+        """Nor can it compute with some numbers."""
+        for cannot, error in (("secret_run", OSError("no disk")), ("trace", OverflowError("too large")), ("trace", ValueError("domain"))):
+            with mock.patch(f"kit.measures.{cannot}", side_effect=error):
+                report = self.grade(fake_tree.SOLUTION)
+            self.expect(report.cases[3], "pending", 0, str(error))
+            self.assertEqual((report.earned, report.pending), (12, "0 to 8"))
         self.assertIn("trace 1: train: pending, 0 to 8 of 8: no disk", self.said.getvalue())
         report = self.grade(fake_tree.SOLUTION)
         self.assertEqual((report.earned, report.pending), (20, ""))
-
-    def test_numbers_that_the_grader_cannot_compute_with_are_pending(self) -> None:
-        for error in (OverflowError("too large"), ValueError("math domain error")):
-            with mock.patch("kit.measures.trace", side_effect=error):
-                report = self.grade(f"{fake_tree.SOLUTION}// {error}\n")
-            self.expect(report.cases[3], "pending", 0, str(error))
 
     def test_bad_input(self) -> None:
         labs = lab_file.all_labs(self.top / "root")
