@@ -4,6 +4,7 @@
 
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/tensor_files.h"
 
 namespace stagegpt {
 namespace {
@@ -60,11 +61,10 @@ TrainerState read_trainer_state(const fs::path& directory) {
   return naming(path, [&] { return parse_trainer_state(file.text()); });
 }
 
-MomentFiles::MomentFiles(const fs::path& directory, const ParameterTable& table)
-    : files_(directory, kOptimizerTensors) {
-  naming(files_.path(), [&] {
-    values_ = {safetensors_values(table, files_.tensors(), kFirstMoment),
-               safetensors_values(table, files_.tensors(), kSecondMoment)};
+MomentValues read_moments(const fs::path& directory, const ParameterTable& table) {
+  const auto files = std::make_shared<TensorFiles>(directory, kOptimizerTensors);
+  return naming(files->path(), [&] {
+    return MomentValues{file_values(files, table, kFirstMoment), file_values(files, table, kSecondMoment)};
   });
 }
 

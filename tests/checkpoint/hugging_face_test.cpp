@@ -187,8 +187,8 @@ TEST(HuggingFaceModel, NeedsNoMoreThanTheShapeOfConfig) {
 TEST(HuggingFaceModel, IsFoundInARun) {
   const ScratchDirectory run;
   fs::copy(kFixtures / "plain", run.path() / "latest", fs::copy_options::recursive);
-  EXPECT_EQ(model_directory(run.path()), run.path() / "latest");
-  EXPECT_EQ(model_directory(kFixtures / "plain"), kFixtures / "plain");
+  EXPECT_EQ(directory_of_model(run.path()), run.path() / "latest");
+  EXPECT_EQ(directory_of_model(kFixtures / "plain"), kFixtures / "plain");
 }
 
 // transformers 4 takes names without "transformer." for those of a model without a head.

@@ -170,8 +170,8 @@ TEST_F(SignalsBeforeTheFirstStep, AreLookedForAfterEachTensor) {
   EXPECT_EQ(beats, parameters.table().size());
   const Heartbeat stop = [] { throw Stopped(); };
   EXPECT_THROW(load_weights(*backend, model.parameters(), with_heartbeat(file.values, stop)), Stopped);
-  const MomentFiles moments(in("run/latest"), parameters.table());
-  EXPECT_THROW(load_weights(*backend, parameters, with_heartbeat(moments.values().m, stop)), Stopped);
+  const MomentValues moments = read_moments(in("run/latest"), parameters.table());
+  EXPECT_THROW(load_weights(*backend, parameters, with_heartbeat(moments.m, stop)), Stopped);
 }
 
 TEST_F(SignalsBeforeTheFirstStep, LeaveARunThatWasResumedAsItWas) {
