@@ -4,9 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "common/app/memory_check.h"
-#include "common/base/error.h"
-#include "common/model/kv_cache.h"
-#include "common/train/memory_plan.h"
 #include "tests/support/program.h"
 
 namespace stagegpt::test {
@@ -91,79 +88,6 @@ TEST(AvailableMemory, IsTheLeastAndSharedByRanks) {
   EXPECT_EQ(bytes({.device_bytes = 7'000'000'000, .on_host = false, .host_ranks = 4}), 7e9);
   EXPECT_EQ(bytes({.device_bytes = 7'000'000'000}), 6e9);
   EXPECT_EQ(bytes({.device_bytes = 1'000'000'000, .host_ranks = 4}), 1e9);
-}
-
-class Needs : public testing::Test {
- protected:
-  // The error message if only `available` bytes are available; empty if the training fits.
-  std::string refusal(double available, std::int64_t batch_size = 12, int ranks = 1) const {
-    TrainerConfig trainer;
-    trainer.batch_size = batch_size;
-    const TensorMemory memory{.host_ranks = ranks, .divides_moments = "--comm zero1"};
-    try {
-      require_training_memory({config_, trainer, 64, ranks, sync_, memory},
-                              {.machine = available, .cgroup = {}, .address_space = {}});
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
-  }
-  double needed(std::int64_t batch_size, int ranks = 1, Recompute recompute = Recompute::none) const {
-    TrainerConfig trainer;
-    trainer.batch_size = batch_size;
-    trainer.recompute = recompute;
-    const TensorMemory memory;
-    return needed_memory(TrainingMemory{config_, trainer, 64, ranks, sync_, memory});
-  }
-
-  Gpt2Config config_{.vocab_size = 1000, .block_size = 64, .n_layer = 8, .n_head = 4, .n_embd = 256};
-  NoGradientSync sync_;
-};
-
-TEST_F(Needs, AreComparedToTheByte) {
-  EXPECT_EQ(refusal(needed(12)), "");
-  const std::string text = refusal(needed(12) - 1);
-  EXPECT_TRUE(text.starts_with("--batch-size: training with 12 sequences of 64 tokens takes ")) << text;
-  EXPECT_NE(text.find(memory_text(needed(12))), std::string::npos) << text;
-  EXPECT_NE(text.find("are available on this machine; "), std::string::npos) << text;
-  EXPECT_NE(text.find("; --ignore-memory starts nevertheless"), std::string::npos) << text;
-}
-
-TEST_F(Needs, AreMetByMoreMicroStepsWhereTheyCanBe) {
-  constexpr double kLosses = 4096;  // bytes for the losses of more micro-steps
-  EXPECT_NE(refusal(needed(6) + kLosses).find("--batch-size 6 --grad-accumulation 2, the same step, takes"),
-            std::string::npos);
-  EXPECT_NE(refusal(needed(6) - 1).find("--batch-size 3 --grad-accumulation 4"), std::string::npos);
-  const double least = needed(1, 1, Recompute::block);
-  EXPECT_NE(refusal(least).find("--recompute block with a smaller --batch-size takes less; "),
-            std::string::npos);
-  EXPECT_NE(refusal(least / 2).find(concat("even --recompute block --batch-size 1 takes ", memory_text(least),
-                                           "; a smaller --model or --block-size takes less; ")),
-            std::string::npos);
-}
-
-TEST_F(Needs, OfManyRanksAreDividedByZero1AndMoreNodes) {
-  const std::string text = refusal(2 * needed(2, 2) / 4, 2, 2);
-  EXPECT_NE(text.find(" a rank, and "), std::string::npos) << text;
-  EXPECT_NE(text.find("--comm zero1"), std::string::npos) << text;
-  EXPECT_NE(text.find("fewer ranks on a node"), std::string::npos) << text;
-}
-
-TEST_F(Needs, OfAModelThatWritesAreItsWeightsAndItsCache) {
-  const auto says = [&](DType matrices, double available) -> std::string {
-    try {
-      require_generation_memory(config_, matrices, {},
-                                {.machine = available, .cgroup = {}, .address_space = {}});
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  const double bytes = needed_memory(TensorMemory{}, plan_generation(config_, DType::f32));
-  EXPECT_EQ(says(DType::f32, bytes), "");
-  EXPECT_TRUE(says(DType::f32, bytes - 1).starts_with("--model: generation takes "))
-      << says(DType::f32, bytes - 1);
-  EXPECT_NE(says(DType::bf16, bytes).find("--weights f32"), std::string::npos);
 }
 
 TEST(MemoryText, HasItsUnit) {

@@ -11,6 +11,7 @@
 #include "common/base/json.h"
 #include "common/comm/self_communicator.h"
 #include "common/train/memory_plan.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -53,15 +54,6 @@ class MemoryMessages : public testing::Test {
   std::string text(const TrainerConfig& trainer, int ranks = 1) const {
     return memory_text(bytes(trainer, ranks));
   }
-  template <class Require>
-  static std::string refusal(const Require& require) {
-    try {
-      require();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
-  }
 
   const Gpt2Config config_{.vocab_size = 1000, .block_size = 64, .n_layer = 8, .n_head = 4, .n_embd = 256};
   NoGradientSync sync_;
@@ -84,6 +76,7 @@ TEST_F(MemoryMessages, ATrainingIsToldOfASmallerBatchThatFits) {
              " are available on the device; --batch-size 6 --grad-accumulation 6, the same step, takes ",
              text(half), "; --ignore-memory starts nevertheless"));
   EXPECT_EQ(refusal([&] { require_training_memory(training(half, memory), {}); }), "");
+  EXPECT_NE(refusal([&] { require_training_memory(training(half, device(bytes(half) - 1)), {}); }), "");
 }
 
 TEST_F(MemoryMessages, AdviceKeepsBatchesThatDivide) {
@@ -166,13 +159,15 @@ TEST_F(MemoryMessages, NameTheTightestLimit) {
 }
 
 TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
-  const TensorMemory memory = device(10.0 * kMiB);
-  const auto says = [&](DType matrices) {
-    return refusal([&] { require_generation_memory(config_, matrices, memory, {}); });
+  const auto says = [&](DType matrices, double available = 10.0 * kMiB) {
+    return refusal([&] { require_generation_memory(config_, matrices, device(available), {}); });
   };
   const auto takes = [&](DType matrices) {
     return memory_text(static_cast<double>(plan_generation(config_, matrices)));
   };
+  const auto needed = static_cast<double>(plan_generation(config_, DType::f32));
+  EXPECT_EQ(says(DType::f32, needed), "");
+  EXPECT_NE(says(DType::f32, needed - 1), "");
   EXPECT_EQ(says(DType::f32), concat("--model: generation takes ", takes(DType::f32),
                                      ", and 10.0 MiB are available on the device; a smaller model takes "
                                      "less; --ignore-memory starts nevertheless"));
