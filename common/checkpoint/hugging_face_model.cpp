@@ -23,11 +23,6 @@ constexpr std::string_view kCompiled =
     "_orig_mod.";  // of all names, in a model that torch.compile has wrapped
 constexpr std::string_view kPrefix = "transformer.";  // of all other names, in a model with a head of its own
 
-nlohmann::json read_json_file(const fs::path& path) {
-  const MappedFile file(path, kConfig);
-  return parse_json(file.text());
-}
-
 std::string without_prefix(std::string_view name) {
   for (const std::string_view prefix : {kCompiled, kPrefix}) {
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
@@ -56,7 +51,8 @@ Gpt2Config config_in(const fs::path& directory) {
     user_error(directory,
                " is a run whose link 'latest' is missing; name a checkpoint: ", checkpoints.rbegin()->second);
   }
-  return naming(directory / kConfig, [&] { return parse_config(read_json_file(directory / kConfig)); });
+  const fs::path path = directory / kConfig;
+  return naming(path, [&] { return parse_config(parse_json(MappedFile(path, kConfig).text())); });
 }
 
 // gpt2_parameter_table(config) by the names in a file. Beside an untied head they need the prefix
