@@ -18,6 +18,16 @@ inline std::string refusal(const std::function<void()>& read) {
   return "";
 }
 
+// The message of any exception that `call` throws; "" if it throws none.
+inline std::string failure(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
 // The message of the InternalError that `call` throws; "" if it throws none.
 inline std::string internal_error(const std::function<void()>& call) {
   try {

@@ -19,22 +19,13 @@
 #include "common/io/content_hash.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
 
-// The message of the exception that a call throws.
-std::string said(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing";
-}
-
 void expect_said(const std::function<void()>& call, const std::string& text) {
-  const std::string message = said(call);
+  const std::string message = failure(call);
   EXPECT_NE(message.find(text), std::string::npos) << message << "\nexpected: " << text;
 }
 
@@ -44,7 +35,7 @@ TEST(Messages, OfManifests) {
   write_manifest(directory.path(), {file_entry(directory.path() / "a")});
   const std::string good = read_bytes(directory.path() / "manifest.json");
   const auto verify = [&] { verify_manifest(directory.path()); };
-  EXPECT_EQ(said(verify), "nothing");
+  EXPECT_EQ(failure(verify), "");
   directory.write("a", "some bites");
   expect_said(verify, "is damaged: its hash differs from that in the manifest");
   directory.write("a", "some");
@@ -68,7 +59,7 @@ TEST(Messages, OfTokenizers) {
       parse_tokenizer_json(json);
     };
   };
-  EXPECT_EQ(said(changed([](nlohmann::json&) {})), "nothing");
+  EXPECT_EQ(failure(changed([](nlohmann::json&) {})), "");
   expect_said(changed([](nlohmann::json& json) { json["added_tokens"][0]["id"] = -1; }),
               "an added token's id is -1, expected 0 to 2147483647");
   expect_said(changed([](nlohmann::json& json) { json["added_tokens"][0]["content"] = ""; }),
@@ -80,8 +71,8 @@ TEST(Messages, OfTokenizers) {
   expect_said(changed([](nlohmann::json& json) { json["model"]["merges"][0] = "one"; }),
               "expected a merge (two tokens separated by a space), not 'one'");
   EXPECT_NE(
-      said(changed([](nlohmann::json& json) { json["model"]["merges"][1] = json["model"]["merges"][0]; })),
-      "nothing");
+      failure(changed([](nlohmann::json& json) { json["model"]["merges"][1] = json["model"]["merges"][0]; })),
+      "");
   const ScratchDirectory directory;
   directory.write("vocab.json", R"({"a": 0})");
   directory.write("merges.txt", "#version: 0.2\na b\nstray\n");
@@ -128,7 +119,7 @@ TEST(Messages, OfATextThatCannotBeOpened) {
   std::ranges::copy(path, address.sun_path);
   const FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
   ASSERT_EQ(bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  EXPECT_EQ(said([&] { TextSource({path}, "--data"); }),
+  EXPECT_EQ(failure([&] { TextSource({path}, "--data"); }),
             "--data: cannot open \"" + path + "\": No such device or address");
 }
 
