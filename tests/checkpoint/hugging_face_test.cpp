@@ -297,8 +297,6 @@ const Fault kFaults[] = {
        t["lm_head.weight"].shape = {12, 67};
      }),
      "the tensor lm_head.weight has the shape (12, 67), expected (67, 12)"},
-    {"no_epsilon", "plain", option("layer_norm_epsilon", 0),
-     "'layer_norm_epsilon' is 0, expected 1e-30 to 1"},
     {"scale_by_layer", "plain", option("scale_attn_by_inverse_layer_idx", nullptr),
      "'scale_attn_by_inverse_layer_idx' is null, expected true or false"},
     {"unscaled", "plain", option("scale_attn_weights", 0),
@@ -311,7 +309,6 @@ const Fault kFaults[] = {
      "or relu"},
     {"no_activation", "plain", option("activation_function", "none"), "'activation_function': \"none\""},
     {"heads_do_not_divide", "plain", option("n_head", 5), "'n_head' does not divide 'n_embd'"},
-    {"no_shape", "plain", option("n_embd", nullptr), "'n_embd' is missing"},
     {"other_vocabulary", "plain", option("vocab_size", 68),
      "wte.weight has the shape (67, 12), expected (68, 12)"},
     {"more_layers_than_tensors", "plain", option("n_layer", 900), "28 tensors are too few for 900 layers"},

@@ -171,8 +171,7 @@ TEST_F(SaveFaults, OfTensorBoardsEventsStopNothing) {
       continue;
     const ProgramResult result = train_with_fault("run", "eio", static_cast<int>(n));
     EXPECT_EQ(result.exit_code, 0) << all[n - 1] << result.errors;
-    EXPECT_NE(result.errors.find("TensorBoard will not show later steps"), std::string::npos)
-        << result.errors;
+    expect_says(result, "TensorBoard will not show later steps");
     EXPECT_EQ(newest_step(in("root/run")), 3);
     std::filesystem::remove_all(in("root/run"));
     ++struck;
@@ -208,7 +207,7 @@ TEST_F(SaveFaults, ThatStrikeOnceAreToldAndTheRunGoesOn) {
   ASSERT_NE(struck, all.end());
   const ProgramResult result = train_with_fault("run", "eio", static_cast<int>(struck - all.begin()) + 1);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_NE(result.errors.find("warning: saving step 1: "), std::string::npos) << result.errors;
+  expect_says(result, "warning: saving step 1: ");
   EXPECT_EQ(newest_step(in("root/run")), 3);
 }
 
