@@ -3,18 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/error.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
 
-std::string refusal(std::int64_t batch_size, int ranks, std::int64_t sub_batches) {
-  try {
-    divide_step(batch_size, 1, 0, ranks, sub_batches);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+std::string refusal_of(std::int64_t batch_size, int ranks, std::int64_t sub_batches) {
+  return refusal([&] { divide_step(batch_size, 1, 0, ranks, sub_batches); });
 }
 
 TEST(StepDivision, gives_each_sub_batch_to_one_rank) {
@@ -34,23 +29,24 @@ TEST(StepDivision, gives_each_sub_batch_to_one_rank) {
 }
 
 TEST(StepDivision, refuses_a_batch_that_does_not_divide) {
-  EXPECT_EQ(refusal(13, 4, 0), "--batch-size: 13 is not divisible by the number of ranks, 4; use 12 or 16");
-  EXPECT_EQ(refusal(3, 4, 0), "--batch-size: 3 is not divisible by the number of ranks, 4; use 4");
-  EXPECT_EQ(refusal(12, 4, 8),
+  EXPECT_EQ(refusal_of(13, 4, 0),
+            "--batch-size: 13 is not divisible by the number of ranks, 4; use 12 or 16");
+  EXPECT_EQ(refusal_of(3, 4, 0), "--batch-size: 3 is not divisible by the number of ranks, 4; use 4");
+  EXPECT_EQ(refusal_of(12, 4, 8),
             "--batch-size: 12 is not divisible by the 8 sub-batches of --reproducible; use 8 or 16");
 }
 
 TEST(StepDivision, refuses_ranks_that_do_not_divide_the_sub_batches) {
-  EXPECT_EQ(refusal(48, 3, 8), "--reproducible: expected 1, 2, 4 or 8 ranks, not 3");
-  EXPECT_EQ(refusal(48, 16, 8), "--reproducible: expected 1, 2, 4 or 8 ranks, not 16");
-  EXPECT_EQ(refusal(48, 2, 1), "--reproducible: expected 1 rank, not 2");
-  EXPECT_EQ(refusal(48, 16, 16), "");
-  EXPECT_EQ(refusal(128, 64, 64), "");
+  EXPECT_EQ(refusal_of(48, 3, 8), "--reproducible: expected 1, 2, 4 or 8 ranks, not 3");
+  EXPECT_EQ(refusal_of(48, 16, 8), "--reproducible: expected 1, 2, 4 or 8 ranks, not 16");
+  EXPECT_EQ(refusal_of(48, 2, 1), "--reproducible: expected 1 rank, not 2");
+  EXPECT_EQ(refusal_of(48, 16, 16), "");
+  EXPECT_EQ(refusal_of(128, 64, 64), "");
 }
 
 TEST(StepDivision, refuses_sub_batches_that_make_no_tree) {
-  EXPECT_EQ(refusal(48, 2, 6), "--sub-batches: expected a power of two up to 64, not 6");
-  EXPECT_EQ(refusal(256, 2, 128), "--sub-batches: expected a power of two up to 64, not 128");
+  EXPECT_EQ(refusal_of(48, 2, 6), "--sub-batches: expected a power of two up to 64, not 6");
+  EXPECT_EQ(refusal_of(256, 2, 128), "--sub-batches: expected a power of two up to 64, not 128");
 }
 
 // The number of the first sequence of a sub-batch is an i32.
