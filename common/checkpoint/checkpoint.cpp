@@ -1,9 +1,12 @@
 #include "common/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/tensor_files.h"
 
 namespace stagegpt {
 namespace {
@@ -13,16 +16,6 @@ namespace fs = std::filesystem;
 constexpr const char* kState = "trainer_state.json";
 // PyTorch's names for Adam's moments.
 constexpr const char *kFirstMoment = "exp_avg.", *kSecondMoment = "exp_avg_sq.";
-
-// Throws UserError unless a manifest lists the tensors under a name: one file, or all files of an index.
-void require_tensors(const fs::path& directory, const char* name,
-                     const std::function<void(const std::string& file)>& require,
-                     const std::vector<FileEntry>& files) {
-  const std::string index = tensor_index_name(name);
-  if (std::ranges::find(files, index, &FileEntry::file) == files.end())
-    return require(tensor_file_name(name));
-  for (const std::string& file : files_of_index(directory / index)) require(file);
-}
 
 }  // namespace
 
@@ -45,13 +38,17 @@ std::vector<FileEntry> write_checkpoint(const fs::path& directory, const Gpt2Con
 
 void verify_checkpoint(const fs::path& directory, const Heartbeat& beat) {
   const std::vector<FileEntry> files = verify_manifest(directory, Verified::all, beat);
-  const auto require = [&](const std::string& name) {
-    if (std::ranges::find(files, name, &FileEntry::file) == files.end())
-      user_error(directory, ": the manifest does not list ", name);
+  const auto lists = [&](const std::string& name) {
+    return std::ranges::find(files, name, &FileEntry::file) != files.end();
   };
-  for (const char* name : {"config.json", "tokenizer.json", kState}) require(name);
-  for (const char* name : {kModelTensors, kOptimizerTensors})
-    require_tensors(directory, name, require, files);
+  std::set<std::string> required = {"config.json", "tokenizer.json", kState};
+  for (const char* name : {kModelTensors, kOptimizerTensors}) {  // one file each, or all files of an index
+    const std::string index = tensor_index_name(name);
+    required.merge(lists(index) ? files_of_index(directory / index) : std::set{tensor_file_name(name)});
+  }
+  for (const std::string& name : required) {
+    if (!lists(name)) user_error(directory, ": the manifest does not list ", name);
+  }
 }
 
 TrainerState read_trainer_state(const fs::path& directory) {
@@ -60,11 +57,10 @@ TrainerState read_trainer_state(const fs::path& directory) {
   return naming(path, [&] { return parse_trainer_state(file.text()); });
 }
 
-MomentFiles::MomentFiles(const fs::path& directory, const ParameterTable& table)
-    : files_(directory, kOptimizerTensors) {
-  naming(files_.path(), [&] {
-    values_ = {safetensors_values(table, files_.tensors(), kFirstMoment),
-               safetensors_values(table, files_.tensors(), kSecondMoment)};
+MomentValues read_moments(const fs::path& directory, const ParameterTable& table) {
+  const auto files = std::make_shared<TensorFiles>(directory, kOptimizerTensors);
+  return naming(files->path(), [&] {
+    return MomentValues{file_values(files, table, kFirstMoment), file_values(files, table, kSecondMoment)};
   });
 }
 

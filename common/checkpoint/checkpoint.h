@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "common/checkpoint/parameter_values.h"
-#include "common/checkpoint/tensor_files.h"
 #include "common/checkpoint/trainer_state.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "common/io/content_hash.h"
@@ -37,18 +36,9 @@ void verify_checkpoint(
 // Reads only trainer_state.json. Throws UserError that names the file.
 TrainerState read_trainer_state(const std::filesystem::path& directory);
 
-// The moments in a checkpoint, whose files are memory-mapped while the object lives. (The weights are read by
-// model_file.h.)
-class MomentFiles {
- public:
-  // Reads only the headers. Throws UserError, which names the file, if one is missing, invalid, or of another
-  // model. `table` is borrowed.
-  MomentFiles(const std::filesystem::path& directory, const ParameterTable& table);
-  const MomentValues& values() const { return values_; }
-
- private:
-  TensorFiles files_;
-  MomentValues values_;
-};
+// The moments in a checkpoint; the weights are read by model_file.h. Reads only the headers: the files stay
+// mapped as long as a copy of the values lives. Throws UserError, which names the file, if one is missing,
+// invalid, or of another model.
+MomentValues read_moments(const std::filesystem::path& directory, const ParameterTable& table);
 
 }  // namespace stagegpt

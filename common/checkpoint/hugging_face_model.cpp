@@ -23,11 +23,6 @@ constexpr std::string_view kCompiled =
     "_orig_mod.";  // of all names, in a model that torch.compile has wrapped
 constexpr std::string_view kPrefix = "transformer.";  // of all other names, in a model with a head of its own
 
-nlohmann::json read_json_file(const fs::path& path) {
-  const MappedFile file(path, kConfig);
-  return parse_json(file.text());
-}
-
 std::string without_prefix(std::string_view name) {
   for (const std::string_view prefix : {kCompiled, kPrefix}) {
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
@@ -49,26 +44,15 @@ bool same_bytes(const SafetensorsView& a, const SafetensorsView& b) {
   return a.dtype == b.dtype && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
 }
 
-// The newest checkpoint of a run by its name; empty if there is none.
-std::string newest_name(const fs::path& checkpoints) {
-  std::string newest;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (step_in_name(name)) newest = std::max(newest, name);
-  }
-  return newest;
-}
-
 Gpt2Config config_in(const fs::path& directory) {
-  const fs::path checkpoints = directory / "checkpoints";
-  if (!file_exists(directory / kConfig) && file_exists(checkpoints)) {
-    const std::string newest = newest_name(checkpoints);
-    if (newest.empty()) user_error(directory, " is a run that has no checkpoint yet");
+  if (!file_exists(directory / kConfig) && file_exists(directory / "checkpoints")) {
+    const auto checkpoints = checkpoints_of(directory);
+    if (checkpoints.empty()) user_error(directory, " is a run that has no checkpoint yet");
     user_error(directory,
-               " is a run whose link 'latest' is missing; name a checkpoint: ", checkpoints / newest);
+               " is a run whose link 'latest' is missing; name a checkpoint: ", checkpoints.rbegin()->second);
   }
-  return naming(directory / kConfig, [&] { return parse_config(read_json_file(directory / kConfig)); });
+  const fs::path path = directory / kConfig;
+  return naming(path, [&] { return parse_config(parse_json(MappedFile(path, kConfig).text())); });
 }
 
 // gpt2_parameter_table(config) by the names in a file. Beside an untied head they need the prefix
@@ -84,7 +68,7 @@ ParameterTable table_of_file(const Gpt2Config& config) {
   return named;
 }
 
-TensorFiles map_weights(const fs::path& directory) {
+std::shared_ptr<TensorFiles> map_weights(const fs::path& directory) {
   const std::string weights = tensor_file_name(kModelTensors);
   if (!file_exists(directory / weights) && !file_exists(directory / tensor_index_name(kModelTensors))) {
     user_error(directory, " holds no ", weights,
@@ -93,7 +77,7 @@ TensorFiles map_weights(const fs::path& directory) {
                      "safe_serialization=True)"
                    : "");
   }
-  return TensorFiles(directory, kModelTensors, [](const std::string& name) {
+  return std::make_shared<TensorFiles>(directory, kModelTensors, [](const std::string& name) {
     std::string ours = without_prefix(name);
     return is_mask(ours) ? std::nullopt : std::optional(std::move(ours));
   });
@@ -123,32 +107,20 @@ void check_names(SafetensorsViews& weights, const Gpt2Config& config, const Para
   }
 }
 
-// The files of a model, and how its parameters are found in them.
-struct Opened {
-  explicit Opened(const fs::path& directory) : files(map_weights(directory)) {}
-
-  TensorFiles files;  // tensors by the names in the table
-  ParameterTable table;
-  ParameterValues values;
-};
-
 ModelFile read_directory(const fs::path& directory) {
   const Gpt2Config config = config_in(directory);
-  const auto opened = std::make_shared<Opened>(directory);
-  SafetensorsViews& weights = opened->files.tensors();
+  const std::shared_ptr<TensorFiles> files = map_weights(directory);
+  SafetensorsViews& weights = files->tensors();  // by the names in the parameter table
   // Before the parameter table is built: a wrong n_layer could make it far larger than the files.
   if (weights.size() < static_cast<std::size_t>(config.n_layer))
     user_error(directory, ": ", weights.size(), " tensors are too few for ", config.n_layer, " layers");
-  opened->table = gpt2_parameter_table(config);
+  const ParameterTable table = gpt2_parameter_table(config);
   name_tied_weights(weights, config);
-  naming(directory, [&] {
-    opened->values = safetensors_values(opened->table, weights, "");
-    check_names(weights, config, opened->table);
+  return naming(directory, [&] {
+    ModelFile model{config, file_values(files, table, "")};
+    check_names(weights, config, table);
+    return model;
   });
-  const auto values = [opened](std::size_t i, std::int64_t begin, std::span<float> out) {
-    opened->values(i, begin, out);
-  };
-  return {config, values};
 }
 
 }  // namespace
@@ -159,14 +131,6 @@ ModelFile read_hugging_face(const fs::path& directory, std::string_view flag) {
 
 Gpt2Config read_hugging_face_config(const fs::path& directory, std::string_view flag) {
   return naming(flag, [&] { return config_in(directory); });
-}
-
-fs::path model_directory(const fs::path& path) {
-  const bool is_run = !file_exists(path / kConfig) && file_exists(path / "latest" / kConfig);
-  const fs::path directory = is_run ? path / "latest" : (path / "").parent_path();
-  std::error_code no_link;
-  const fs::path target = fs::read_symlink(directory, no_link);
-  return no_link ? directory : directory.parent_path() / target;
 }
 
 std::vector<FileEntry> write_hugging_face(const fs::path& directory, const Gpt2Config& config,

@@ -20,11 +20,6 @@ ModelFile read_hugging_face(const std::filesystem::path& directory, std::string_
 // Reads only config.json. Throws UserError, which names `flag` and the file.
 Gpt2Config read_hugging_face_config(const std::filesystem::path& directory, std::string_view flag);
 
-// The model's directory for a path given by the user: the path itself, or the latest checkpoint if it is a
-// run. A symbolic link is resolved once, so that all files come from the same checkpoint while a run writes
-// new ones.
-std::filesystem::path model_directory(const std::filesystem::path& path);
-
 // The name of the files with the weights, for tensor_files.h.
 inline constexpr const char* kModelTensors = "model";
 

@@ -117,14 +117,24 @@ void require_llmc_shape(const Gpt2Config& config) {
   }
 }
 
+// The rows of the table in llm.c's order: all layers of one kind of parameter together.
+std::vector<std::size_t> llmc_order(const ParameterTable& table, const Gpt2Config& config) {
+  constexpr std::ptrdiff_t kFirst = 2, kPerLayer = 12;  // wte, wpe, then the rows of each layer; ln_f is last
+  std::vector<std::size_t> order(table.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto layers = order.begin() + kFirst;
+  std::stable_sort(layers, layers + kPerLayer * config.n_layer, [](std::size_t a, std::size_t b) {
+    return (a - kFirst) % kPerLayer < (b - kFirst) % kPerLayer;
+  });
+  return order;
+}
+
 // `stored`: the tensors in llm.c's order, all layers of a parameter together, wte padded to
 // padded_vocab_size() rows.
 ParameterValues stored_values(std::span<const std::byte> stored, LlmcPrecision precision,
                               const Gpt2Config& config) {
-  const ParameterTable table = gpt2_parameter_table(config);
-  std::vector<std::int64_t> offsets(table.size());
-  for (std::size_t i = 0; i < table.size(); ++i) offsets[i] = llmc_offset(table, config, i);
-  return [stored, precision, offsets](std::size_t i, std::int64_t first, std::span<float> out) {
+  return [stored, precision, offsets = llmc_offsets(gpt2_parameter_table(config), config)](
+             std::size_t i, std::int64_t first, std::span<float> out) {
     const std::size_t bytes = bytes_of(precision);
     const auto begin = static_cast<std::size_t>(offsets[i] + first) * bytes;
     const std::span<const std::byte> values = stored.subspan(begin, out.size() * bytes);
@@ -182,21 +192,14 @@ LlmcState parse_llmc_state(std::span<const std::byte> file, const Gpt2Config& co
   return state;
 }
 
-std::int64_t llmc_offset(const ParameterTable& table, const Gpt2Config& config, std::size_t i) {
-  // The rows of the table are wte, wpe, 12 rows per layer, ln_f. llm.c stores all layers of one kind of
-  // parameter together.
-  constexpr std::size_t kFirst = 2, kPerLayer = 12;
-  const auto numel = [&](std::size_t row) { return table[row].arena_shape().numel(); };
-  const std::size_t layers = static_cast<std::size_t>(config.n_layer),
-                    layers_end = kFirst + kPerLayer * layers;
-  std::int64_t offset = 0;
-  for (std::size_t row = 0; row < std::min(i, kFirst); ++row) offset += numel(row);
-  if (i < kFirst) return offset;
-  const std::size_t kind = i < layers_end ? (i - kFirst) % kPerLayer : kPerLayer;
-  for (std::size_t k = 0; k < kind; ++k) offset += numel(kFirst + k) * config.n_layer;
-  if (i < layers_end) return offset + numel(i) * static_cast<std::int64_t>((i - kFirst) / kPerLayer);
-  for (std::size_t row = layers_end; row < i; ++row) offset += numel(row);
-  return offset;
+std::vector<std::int64_t> llmc_offsets(const ParameterTable& table, const Gpt2Config& config) {
+  std::vector<std::int64_t> offsets(table.size());
+  std::int64_t end = 0;
+  for (const std::size_t row : llmc_order(table, config)) {
+    offsets[row] = end;
+    end += table[row].arena_shape().numel();
+  }
+  return offsets;
 }
 
 void write_llmc_model(const std::filesystem::path& path, const Gpt2Config& config,
@@ -216,10 +219,7 @@ void write_llmc_model(const std::filesystem::path& path, const Gpt2Config& confi
   OutputFile file(path);
   file.write(std::as_bytes(std::span(header)));
 
-  std::vector<std::size_t> order(table.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, {}, [&](std::size_t i) { return llmc_offset(table, config, i); });
-  for (const std::size_t i : order) {
+  for (const std::size_t i : llmc_order(table, config)) {
     // Padded rows are zero.
     std::vector<float> elements(static_cast<std::size_t>(table[i].arena_shape().numel()));
     values(i, 0, std::span(elements).first(static_cast<std::size_t>(table[i].shape.numel())));

@@ -30,8 +30,8 @@ ModelFile parse_llmc_model(std::span<const std::byte> file, std::string_view fla
 // llm.c does not support, and for tokens that are not in the vocabulary.
 LlmcState parse_llmc_state(std::span<const std::byte> file, const Gpt2Config& config, std::string_view flag);
 
-// The offset of parameter i of the table in llm.c's order, in elements, including padded rows.
-std::int64_t llmc_offset(const ParameterTable& table, const Gpt2Config& config, std::size_t i);
+// The offset of each parameter of the table in llm.c's order, in elements, including padded rows.
+std::vector<std::int64_t> llmc_offsets(const ParameterTable& table, const Gpt2Config& config);
 
 // Writes a model file, which is on the disk when the call returns. Throws UserError for a model that llm.c
 // does not support. Other errors are those of OutputFile.

@@ -25,8 +25,12 @@ void refuse_part_of_directory(const fs::path& path, std::string_view flag) {
 }  // namespace
 
 std::optional<fs::path> directory_of_model(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored) ? std::optional(model_directory(path)) : std::nullopt;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return std::nullopt;
+  const bool is_run = !file_exists(path / "config.json") && file_exists(path / "latest/config.json");
+  const fs::path directory = is_run ? path / "latest" : (path / "").parent_path();
+  const fs::path target = fs::read_symlink(directory, error);
+  return error ? directory : directory.parent_path() / target;
 }
 
 ModelFile open_model(const fs::path& path, std::string_view flag, const Heartbeat& beat) {

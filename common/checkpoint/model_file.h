@@ -39,7 +39,8 @@ void require_model_path(const std::string& path, std::string_view flag);
 // The configuration alone of open_verified_model(): reads only config.json or the header.
 Gpt2Config read_config(const std::filesystem::path& path, std::string_view flag);
 
-// The directory of a model, of a run its latest checkpoint; nothing for llm.c's file.
+// The directory of a model, of a run its latest checkpoint; nothing for llm.c's file. A symbolic link is
+// resolved once, so that all files come from the same checkpoint while a run writes new ones.
 std::optional<std::filesystem::path> directory_of_model(const std::filesystem::path& path);
 
 }  // namespace stagegpt

@@ -126,6 +126,7 @@ FileEntry write_parameters(const std::filesystem::path& path, const ParameterTab
 
 ParameterValues safetensors_values(const ParameterTable& table, const SafetensorsViews& tensors,
                                    const std::string& prefix) {
+  std::vector<SafetensorsView> views;  // of the parameters
   for (const Parameter& row : table.rows()) {
     const auto tensor = tensors.find(prefix + row.name);
     if (tensor == tensors.end()) user_error("the tensor ", prefix, row.name, " is missing");
@@ -137,11 +138,18 @@ ParameterValues safetensors_values(const ParameterTable& table, const Safetensor
     if (!is_floating_point(view))
       user_error("the tensor ", prefix, row.name, " has the dtype ", view.dtype,
                  ", expected F32, F16 or BF16");
+    views.push_back(view);
   }
-  return [&tensors, &table, prefix](std::size_t i, std::int64_t begin, std::span<float> out) {
-    const SafetensorsView& view = tensors.at(prefix + table[i].name);
-    is_transposed(table[i]) ? read_transposed(view, table[i].shape, begin, out) : to_floats(view, begin, out);
+  return [views = std::move(views), table](std::size_t i, std::int64_t begin, std::span<float> out) {
+    const Parameter& row = table[i];
+    is_transposed(row) ? read_transposed(views[i], row.shape, begin, out) : to_floats(views[i], begin, out);
   };
+}
+
+ParameterValues file_values(const std::shared_ptr<TensorFiles>& files, const ParameterTable& table,
+                            const std::string& prefix) {
+  return [files, values = safetensors_values(table, files->tensors(), prefix)](
+             std::size_t i, std::int64_t begin, std::span<float> out) { values(i, begin, out); };
 }
 
 std::string tensor_file_name(std::string_view name) { return concat(name, kEnding); }

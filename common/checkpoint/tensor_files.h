@@ -34,7 +34,7 @@ FileEntry write_parameters(const std::filesystem::path& path, const ParameterTab
 using SafetensorsViews = std::map<std::string, SafetensorsView>;
 
 // The values of one group. Throws UserError if a tensor is missing, has another shape, or is not F32, F16 or
-// BF16. `tensors` and `table` are borrowed.
+// BF16. The bytes of the tensors are borrowed.
 ParameterValues safetensors_values(const ParameterTable& table, const SafetensorsViews& tensors,
                                    const std::string& prefix);
 
@@ -70,5 +70,9 @@ class TensorFiles {
   std::vector<std::unique_ptr<MappedFile>> files_;
   SafetensorsViews tensors_;
 };
+
+// As safetensors_values(). The files stay mapped as long as a copy of the result lives.
+ParameterValues file_values(const std::shared_ptr<TensorFiles>& files, const ParameterTable& table,
+                            const std::string& prefix);
 
 }  // namespace stagegpt

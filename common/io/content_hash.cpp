@@ -37,9 +37,7 @@ std::string hash_of_text(std::string_view text) {
 std::uint64_t block_hash(std::span<const std::byte> block) { return XXH3_64bits(block.data(), block.size()); }
 
 std::string hash_of_file(const std::filesystem::path& path) {
-  ContentHash hash;
-  read_blocks(path, PageCache::use, [&](std::span<const std::byte> block) { hash.add(block); });
-  return hash.hexadecimal();
+  return file_entry(path, PageCache::use).xxh3_128;
 }
 
 void HashedFile::write(std::span<const std::byte> bytes) {

@@ -111,9 +111,10 @@ class Verified final : private PassWork {
   }
 
   ParameterValues reference_gradients() const {
-    return [this](std::size_t i, std::int64_t begin, std::span<float> out) {
-      const std::int64_t first = llmc_offset(whole_, model_->config(), i) + begin;
-      std::ranges::copy(state_.grads.subspan(static_cast<std::size_t>(first), out.size()), out.begin());
+    return [this, offsets = llmc_offsets(whole_, model_->config())](std::size_t i, std::int64_t begin,
+                                                                    std::span<float> out) {
+      const auto first = static_cast<std::size_t>(offsets[i] + begin);
+      std::ranges::copy(state_.grads.subspan(first, out.size()), out.begin());
     };
   }
 

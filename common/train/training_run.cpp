@@ -31,11 +31,11 @@ TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync,
 void TrainingRun::resume(const std::filesystem::path& checkpoint) {
   const TrainerState state = parse_trainer_state(text_from_root(
       group_, [&] { return to_json_text(read_resumed_state(checkpoint, config_.trainer, corpus_)); }));
-  std::optional<MomentFiles> moments;
-  agree(group_, [&] { moments.emplace(checkpoint, table_); });
+  MomentValues moments;
+  agree(group_, [&] { moments = read_moments(checkpoint, table_); });
   load_moments(backend_, grid_, model_, trainer_.optimizer(),
-               {with_heartbeat(moments->values().m, StopSignals::throw_if_requested),
-                with_heartbeat(moments->values().v, StopSignals::throw_if_requested)});
+               {with_heartbeat(moments.m, StopSignals::throw_if_requested),
+                with_heartbeat(moments.v, StopSignals::throw_if_requested)});
   trainer_.restore(state.step, state.data_position, state.updates);
   validation_.restore(state.best_validation);
   saved_step_ = state.step;

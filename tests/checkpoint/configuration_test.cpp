@@ -12,8 +12,7 @@ namespace fs = std::filesystem;
 class Settings : public SmallRun {
  protected:
   nlohmann::json printed(const Arguments& arguments) const {
-    const ProgramResult result = train(with(arguments, {"--print-config"}));
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    const ProgramResult result = expect_success(with(arguments, {"--print-config"}));
     return nlohmann::json::parse(result.output);
   }
   void expect_config_refused(const std::string& text, const std::string& says) const {
@@ -22,7 +21,7 @@ class Settings : public SmallRun {
     EXPECT_EQ(result.exit_code, 2) << text << result.errors;
     EXPECT_EQ(result.output, "");
     EXPECT_EQ(std::ranges::count(result.errors, '\n'), 1) << result.errors;
-    EXPECT_NE(result.errors.find("--config: \"config.json\": " + says), std::string::npos) << result.errors;
+    expect_says(result, "--config: \"config.json\": " + says);
     EXPECT_FALSE(fs::exists(in("runs")));
   }
 };
@@ -199,13 +198,10 @@ TEST_F(Settings, ATrainingThatHasNoRoomIsRefused) {
   const Arguments huge = {"--n-layer", "100", "--n-head", "64", "--n-embd", "65536"};
   const ProgramResult result = train(huge);
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("--batch-size: training with 8 sequences of 128 tokens takes "),
-            std::string::npos)
-      << result.errors;
+  expect_says(result, "--batch-size: training with 8 sequences of 128 tokens takes ");
   EXPECT_EQ(result.errors.find("data:"), std::string::npos);  // the text has not been read yet
   EXPECT_FALSE(fs::exists(in("runs")));
-  const ProgramResult dry = train(with(huge, {"--dry-run"}));
-  EXPECT_EQ(dry.exit_code, 0) << dry.errors;
+  const ProgramResult dry = expect_success(with(huge, {"--dry-run"}));
   EXPECT_NE(dry.output.find("fits        no; "), std::string::npos) << dry.output;
 }
 

@@ -33,9 +33,7 @@ class DataOfRun : public SmallRun {
   void train_three_steps(const std::string& data) const {
     expect_success(with(flags(data, "run"), {"--stop-after", "3"}));
   }
-  nlohmann::json state() const {
-    return nlohmann::json::parse(read_bytes(in("run/latest/trainer_state.json")));
-  }
+  nlohmann::json state() const { return json_in("run/latest/trainer_state.json"); }
   // Changes the checkpoint to version 1 of the format, as older programs wrote it.
   void write_version_1(const std::string& hash_of_ids) const {
     Json json = Json::parse(read_bytes(in("run/latest/trainer_state.json")));
@@ -97,13 +95,10 @@ TEST_F(DataOfRun, MayHaveOtherValidationTokens) {
   std::string bytes = read_bytes(in("shards/val_000000.bin"));
   for (std::size_t i = 1024; i + 1 < bytes.size(); i += 2) bytes[i] = 1;
   directory.write("shards/val_000000.bin", bytes);
-  const ProgramResult other = train({"--resume", "run", "--stop-after", "5"});
-  EXPECT_EQ(other.exit_code, 0) << other.errors;
-  EXPECT_NE(
-      other.errors.find("note: these are other validation tokens than before; losses from here on cannot be "
-                        "compared with earlier ones, and the best validation begins anew\n"),
-      std::string::npos)
-      << other.errors;
+  const ProgramResult other = expect_success({"--resume", "run", "--stop-after", "5"});
+  expect_says(other,
+              "note: these are other validation tokens than before; losses from here on cannot be "
+              "compared with earlier ones, and the best validation begins anew\n");
   EXPECT_EQ(state()["best_validation"]["step"], 5);
 }
 
@@ -114,8 +109,7 @@ TEST_F(DataOfRun, ThatAreGoneAreAFailureOfTheMachine) {
   fs::rename(in("shards"), in("away"));
   const ProgramResult result = train({"--resume", "run"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.errors.find("which the run was trained on, does not exist now"), std::string::npos)
-      << result.errors;
+  expect_says(result, "which the run was trained on, does not exist now");
   expect_refused({"--resume", "run", "--data", "elsewhere"}, "--data: cannot open \"elsewhere\"");
   expect_success({"--resume", "run", "--data", "away"});
 }
@@ -134,10 +128,8 @@ TEST_F(DataOfRun, AShardThatCannotBeReadOnceStopsNoRun) {
                        {"READ_FAULT_AT", "6"},  // after the reads of header, whole file, beginning and end
                        {"READ_FAULT_MARK", in("mark").string()}}});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_NE(result.errors.find("train_000001.bin\": Input/output error"), std::string::npos) << result.errors;
-  EXPECT_NE(result.errors.find("ended with exit code 1; restarting from run/checkpoints/step_0000000"),
-            std::string::npos)
-      << result.errors;
+  expect_says(result, "train_000001.bin\": Input/output error");
+  expect_says(result, "ended with exit code 1; restarting from run/checkpoints/step_0000000");
   EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
 }
 

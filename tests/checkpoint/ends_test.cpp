@@ -1,6 +1,5 @@
 // The end of runs: validation, messages, and that a finished run is not changed.
 #include <csignal>
-#include <map>
 
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -28,22 +27,8 @@ class EndOfARun : public SmallRun {
     return with(model_flags(), with({"--steps", "12", "--eval-every", "5", "--run-dir", run}, more));
   }
   nlohmann::json json_of(const Arguments& arguments) const {
-    const ProgramResult result = train(with(arguments, {"--json"}));
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    const ProgramResult result = expect_success(with(arguments, {"--json"}));
     return nlohmann::json::parse(result.output);
-  }
-  // For each file: its modification time and its bytes.
-  std::map<std::string, std::string> files(const std::string& run) const {
-    std::map<std::string, std::string> all;
-    for (const auto& entry : fs::recursive_directory_iterator(in(run))) {
-      if (!entry.is_regular_file()) continue;
-      all[entry.path()] =
-          std::to_string(entry.last_write_time().time_since_epoch().count()) + read_bytes(entry.path());
-    }
-    return all;
-  }
-  static void expect_says(const ProgramResult& result, const std::string& text) {
-    EXPECT_NE(result.errors.find(text), std::string::npos) << "no \"" << text << "\" in\n" << result.errors;
   }
 };
 
@@ -61,7 +46,7 @@ TEST_F(EndOfARun, ValidatesTheSameWindowsAsTheStepsBefore) {
     EXPECT_EQ(of_some[step - 1]["validation_tokens"], 64) << step;
     EXPECT_NE(of_some[step - 1]["validation_loss"], of_all[step - 1]["validation_loss"]) << step;
   }
-  const nlohmann::json state = nlohmann::json::parse(read_bytes(in("some/best/trainer_state.json")));
+  const nlohmann::json state = json_in("some/best/trainer_state.json");
   EXPECT_EQ(state["validation_tokens"], 64);
   const nlohmann::json& last = of_some.back();
   EXPECT_EQ(state["validation_loss"], last["validation_loss"]);
@@ -85,7 +70,7 @@ TEST_F(EndOfARun, ValidatesAtLeast64Windows) {
   directory.write("text.txt", text);
   expect_says(train(flags("run")),
               "validation: 1,024 of 4,992 tokens, in 64 of 312 windows of 16, spread evenly\n");
-  const auto settings = nlohmann::json::parse(read_bytes(in("run/run.json")));
+  const auto settings = json_in("run/run.json");
   EXPECT_TRUE(settings["eval_tokens"].is_null());
   EXPECT_EQ(settings["derived"]["eval_tokens"], 1024);
   expect_says(train({"--resume", "run", "--steps", "12000", "--stop-after", "13"}), "64 of 312 windows");
@@ -106,7 +91,7 @@ TEST_F(EndOfARun, ThatIsStoppedBeforeItsHorizonIsValidatedToo) {
 
 TEST_F(EndOfARun, FinishedStaysAsItIs) {
   expect_success(flags("run", {"--eval-tokens", "64"}));
-  const auto before = files("run");
+  const auto before = files_of("run");
   const ProgramResult result = train({"--resume", "run", "--learning-rate", "0.1", "--batch-size", "4"});
   EXPECT_EQ(result.exit_code, 0);
   expect_says(result,
@@ -118,33 +103,32 @@ TEST_F(EndOfARun, FinishedStaysAsItIs) {
   const nlohmann::json json = json_of({"--resume", "run"});
   EXPECT_TRUE(json["loss"].is_null());
   EXPECT_EQ(json["validation_loss"], metrics("run").back()["validation_loss"]);
-  EXPECT_EQ(files("run"), before);
+  EXPECT_EQ(files_of("run"), before);
   expect_refused({"--resume", "run", "--seed", "7"}, "--seed: expected 1337");
 }
 
 TEST_F(EndOfARun, AtAnEarlierStepThanItHasDoneStaysAsItIs) {
   expect_success(flags("run", {"--stop-after", "7"}));
-  const auto before = files("run");
+  const auto before = files_of("run");
   const ProgramResult result = train({"--resume", "run", "--stop-after", "6", "--learning-rate", "0.1"});
   EXPECT_EQ(result.exit_code, 0);
   expect_says(result,
               "run: run has done 7 steps, --stop-after asks for 6; to continue it, give a later step, or "
               "leave out --stop-after\n");
   EXPECT_EQ(result.errors.find("changes from"), std::string::npos) << result.errors;
-  EXPECT_EQ(files("run"), before);
+  EXPECT_EQ(files_of("run"), before);
 }
 
 TEST_F(EndOfARun, WithoutAValidationPart) {
-  const ProgramResult result = train(flags("run", {"--val-fraction", "0", "--checkpoint-every", "6"}));
-  EXPECT_EQ(result.exit_code, 0);
+  const ProgramResult result =
+      expect_success(flags("run", {"--val-fraction", "0", "--checkpoint-every", "6"}));
   expect_says(result, "4,000 tokens for training");
   expect_says(result, "\nno validation (--val-fraction 0)\n");
   expect_says(result, " s: no validation (--val-fraction 0)\n");
   for (const nlohmann::json& line : metrics("run"))
     EXPECT_EQ(line.dump().find("validation"), std::string::npos);
   EXPECT_FALSE(fs::exists(in("run/best")));
-  EXPECT_TRUE(
-      nlohmann::json::parse(read_bytes(in("run/latest/trainer_state.json")))["validation_loss"].is_null());
+  EXPECT_TRUE(json_in("run/latest/trainer_state.json")["validation_loss"].is_null());
   const nlohmann::json json = json_of({"--resume", "run", "--steps", "14"});
   for (const char* field : {"validation_loss", "validation_accuracy", "validation_tokens", "bits_per_byte"}) {
     EXPECT_TRUE(json.at(field).is_null()) << field;
@@ -155,8 +139,7 @@ TEST_F(EndOfARun, WithoutAValidationPart) {
 TEST_F(EndOfARun, WithoutValidations) {
   const ProgramResult result = train(flags("run", {"--eval-tokens", "64"}));
   const Arguments never = with_flags(flags("never"), {"--eval-every", "0"});
-  const ProgramResult without = train(with(never, {"--checkpoint-every", "6"}));
-  EXPECT_EQ(without.exit_code, 0) << without.errors;
+  const ProgramResult without = expect_success(with(never, {"--checkpoint-every", "6"}));
   expect_says(without, "3,600 tokens for training");
   expect_says(without, "\nno validation (--eval-every 0)\nmachine");
   expect_says(without, " s: no validation (--eval-every 0)\n");
@@ -180,7 +163,7 @@ TEST_F(EndOfARun, ASignalEndsTheLastValidation) {
   const ProgramResult result = train(arguments, {.signal_after = "run: run", .signals = {SIGTERM}});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   expect_says(result, " s: the last validation was stopped by a signal\nmodel: run/latest\n");
-  EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/latest/trainer_state.json")))["step"], 1);
+  EXPECT_EQ(json_in("run/latest/trainer_state.json")["step"], 1);
   EXPECT_FALSE(metrics("run").back().contains("validation_loss"));
 }
 

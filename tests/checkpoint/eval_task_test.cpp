@@ -41,7 +41,7 @@ TEST_F(EvalTask, IsAnsweredAsByEvaluate) {
   std::snprintf(said, sizeof said, "after step %d: task: acc %.4f, acc_norm %.4f of 3 questions\n",
                 steps.back()["step"].get<int>(), expected["acc"].get<double>(),
                 expected["acc_norm"].get<double>());
-  EXPECT_NE(result.errors.find(said), std::string::npos) << result.errors;
+  expect_says(result, said);
 }
 
 TEST_F(EvalTask, ChangesNothingElse) {
@@ -57,8 +57,7 @@ TEST_F(EvalTask, IsAnsweredWithoutValidationToo) {
 
 TEST_F(EvalTask, IsFoundByAResumedRun) {
   expect_success(flags("run", {"--eval-task", "questions.jsonl", "--stop-after", "20"}));
-  EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/run.json")))["eval_task"],
-            in("questions.jsonl").string());
+  EXPECT_EQ(json_in("run/run.json")["eval_task"], in("questions.jsonl").string());
   std::filesystem::create_directory(in("elsewhere"));
   const ProgramResult resumed = run_program("stage0_train", {"--resume", in("run")}, in("elsewhere"));
   ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
@@ -72,8 +71,7 @@ TEST_F(EvalTask, IsRefusedWithItsLine) {
   directory.write("questions.jsonl", "{\"context\": \"the\"}\n");
   const ProgramResult result = train(flags("run", {"--eval-task", "questions.jsonl"}));
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("stage0_train: --eval-task: \"questions.jsonl\": line 1: "), std::string::npos)
-      << result.errors;
+  expect_says(result, "stage0_train: --eval-task: \"questions.jsonl\": line 1: ");
   EXPECT_FALSE(std::filesystem::exists(in("run")));
 }
 

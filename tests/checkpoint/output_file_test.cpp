@@ -4,13 +4,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <csignal>
 #include <vector>
 
+#include "tests/support/file_size_limit.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -45,24 +45,6 @@ std::size_t pages_in_cache(const fs::path& path) {
   mincore(const_cast<std::byte*>(bytes.data()), bytes.size(), pages.data());
   return static_cast<std::size_t>(std::ranges::count_if(pages, [](unsigned char page) { return page & 1; }));
 }
-
-// Limits the size of files that this process writes (RLIMIT_FSIZE), until it is destroyed.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(std::size_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_{};
-  sighandler_t handler_;
-};
 
 TEST(OutputFile, HasWhatWasWrittenInPiecesOfAnySize) {
   const ScratchDirectory scratch;
@@ -128,12 +110,8 @@ TEST(OutputFile, ThatMeetsALimitHasAllUpToItAndFails) {
     file.write(bytes);
     file.sync();
   };
-  try {
-    write();
-    ADD_FAILURE() << "more than the limit was written";
-  } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
-  }
+  const std::string why = failure(write);
+  EXPECT_NE(why.find(path.string()), std::string::npos) << why;
   EXPECT_TRUE(std::ranges::equal(bytes_in(path, PageCache::use), std::span(bytes).first(limit)));
 }
 
@@ -148,15 +126,24 @@ TEST(OutputFile, OnAFullDiskFails) {
   EXPECT_THROW(write(5 * kBlock), std::runtime_error);
 }
 
+TEST(AppendFile, WritesLaterWhatItCouldNot) {
+  const ScratchDirectory directory;
+  AppendFile file(directory.path() / "log");
+  {
+    const FileSizeLimit full(10);
+    EXPECT_TRUE(file.add("123456"));
+    EXPECT_FALSE(file.add("789abc"));
+    EXPECT_FALSE(file.add("def"));
+  }
+  file.sync();
+  EXPECT_EQ(read_bytes(directory.path() / "log"), "123456789abcdef");
+}
+
 TEST(ReadBlocks, NamesWhatCannotBeRead) {
   const ScratchDirectory scratch;
   for (const fs::path& path : {scratch.path() / "missing", scratch.path()}) {
-    try {
-      bytes_in(path, PageCache::avoid);
-      ADD_FAILURE() << path << " was read";
-    } catch (const std::runtime_error& error) {
-      EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
-    }
+    const std::string why = failure([&] { bytes_in(path, PageCache::avoid); });
+    EXPECT_NE(why.find(path.string()), std::string::npos) << why;
   }
 }
 

@@ -3,19 +3,14 @@
 
 #include "common/app/configuration.h"
 #include "common/app/resume.h"
-#include "common/base/error.h"
 #include "common/base/json.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
 
 std::string refusal_to_resume(const Json& run, const Json& now) {
-  try {
-    refuse_changes(run, now);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal([&] { refuse_changes(run, now); });
 }
 
 std::string announced(const Json& run, const Json& now, const std::set<std::string>& stage_keys = {}) {

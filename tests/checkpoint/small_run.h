@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "common/io/content_hash.h"
@@ -11,6 +12,11 @@
 namespace stagegpt::test {
 
 using Arguments = std::vector<std::string>;
+
+// Expects a program to have said this on standard error.
+inline void expect_says(const ProgramResult& result, const std::string& text) {
+  EXPECT_NE(result.errors.find(text), std::string::npos) << "no \"" << text << "\" in\n" << result.errors;
+}
 
 // Every test has its own directory with a training text.
 class SmallRun : public testing::Test {
@@ -35,17 +41,31 @@ class SmallRun : public testing::Test {
   ProgramResult train(const Arguments& arguments, const RunOptions& options = {}) const {
     return run_program("stage0_train", arguments, directory.path(), options);
   }
-  void expect_success(const Arguments& arguments) const {
-    const ProgramResult result = train(arguments);
-    ASSERT_EQ(result.exit_code, 0) << result.errors;
+  ProgramResult expect_success(const Arguments& arguments) const {
+    ProgramResult result = train(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return result;
   }
   void expect_refused(const Arguments& arguments, const std::string& says) const {
     const ProgramResult result = train(arguments);
     EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+    expect_says(result, says);
   }
 
   std::filesystem::path in(const std::string& name) const { return directory.path() / name; }
+  nlohmann::json json_in(const std::string& file) const {
+    return nlohmann::json::parse(read_bytes(in(file)));
+  }
+  // The bytes of each file of a run, and when it was written.
+  std::map<std::string, std::string> files_of(const std::string& run) const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(in(run))) {
+      if (!entry.is_regular_file()) continue;
+      all[entry.path()] =
+          std::to_string(entry.last_write_time().time_since_epoch().count()) + read_bytes(entry.path());
+    }
+    return all;
+  }
   // Hash of a checkpoint: of its manifest, which contains the hashes of all its files.
   std::string hash_of(const std::string& checkpoint) const {
     return hash_of_file(in(checkpoint) / "manifest.json");
@@ -61,6 +81,12 @@ class SmallRun : public testing::Test {
         lines.back().erase(key);
     }
     return lines;
+  }
+
+  // Expects two runs to have ended in the same bits, after the same steps.
+  void expect_same_end(const std::string& run, const std::string& other) const {
+    EXPECT_EQ(hash_of(run + "/latest"), hash_of(other + "/latest"));
+    EXPECT_EQ(metrics(run), metrics(other));
   }
 
   ScratchDirectory directory;

@@ -7,6 +7,7 @@
 #include "common/checkpoint/hugging_face_model.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -20,13 +21,9 @@ const std::string kTokenizer = kGoldenFiles + "saved_char.json";
 std::string refusal_of_model(const std::string& path, const std::optional<std::string>& tokenizer,
                              const std::function<void(const Gpt2Config&)>& check) {
   const std::unique_ptr<Backend> backend = make_cpu_backend(1);
-  try {
-    load_trained_model(*backend, path, tokenizer, check);
-  } catch (const UserError& error) {
-    EXPECT_EQ(backend->memory_stats().bytes_in_use, 0u);
-    return error.what();
-  }
-  return "";
+  const std::string says = refusal([&] { load_trained_model(*backend, path, tokenizer, check); });
+  EXPECT_EQ(backend->memory_stats().bytes_in_use, 0u);
+  return says;
 }
 
 // `check` is called before memory is allocated for the model.

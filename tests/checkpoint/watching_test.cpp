@@ -1,9 +1,5 @@
 // What a run reports: metrics.jsonl, TensorBoard's event files, samples, steps that are not finite.
-#include <sys/resource.h>
-
-#include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -13,6 +9,7 @@
 #include "common/logging/tensorboard_log.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/event_file.h"
+#include "tests/support/file_size_limit.h"
 
 namespace stagegpt::test {
 namespace {
@@ -115,8 +112,7 @@ TEST_F(Watching, ARunOfTheFirstVersionGoesOn) {
   directory.write("run/metrics.jsonl",
                   "{\"version\":1,\"step\":1,\"loss\":3}\n{\"version\":1,\"step\":2,\"loss\":3}\n"
                   "{\"version\":1,\"step\":3,\"loss\":3}\n{\"version\":1,\"step\":4,\"loss\":3}\n");
-  const ProgramResult result = train({"--resume", "run"});
-  EXPECT_EQ(result.exit_code, 0);
+  const ProgramResult result = expect_success({"--resume", "run"});
   EXPECT_EQ(result.errors.find("lacks"), std::string::npos) << result.errors;
   const std::vector<nlohmann::json> lines = all_metrics("run");
   ASSERT_EQ(lines.size(), 12u);
@@ -182,33 +178,13 @@ TEST_F(Watching, ARunThatBeginsAnewMayHaveEventFiles) {
   expect_refused(flags("other"), "is not empty");
 }
 
-// Simulates a full disk: limits the size of files (RLIMIT_FSIZE) until it is destroyed.
-class FullDisk {
- public:
-  explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit small{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &small);
-  }
-  ~FullDisk() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FullDisk(const FullDisk&) = delete;
-  FullDisk& operator=(const FullDisk&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
-
 TEST(TensorBoardLog, ReportsOnceWhatCannotBeWritten) {
   const ScratchDirectory scratch;
   for (const fs::path& directory : {scratch.path(), fs::path("/nowhere")}) {
     std::vector<std::string> reports;
     TensorBoardLog log(directory, 0, [&](const std::string& text) { reports.push_back(text); });
     {
-      const FullDisk full(200);
+      const FileSizeLimit full(200);
       for (int step = 1; step < 9; ++step) log.add(step, std::vector<Scalar>{{"train/loss", 1}});
     }
     ASSERT_EQ(reports.size(), 1u);
@@ -219,19 +195,6 @@ TEST(TensorBoardLog, ReportsOnceWhatCannotBeWritten) {
       EXPECT_EQ(events_of(read_bytes(file)).size(), 2 + 9u);
     }
   }
-}
-
-TEST(AppendFile, WritesLaterWhatItCouldNot) {
-  const ScratchDirectory directory;
-  AppendFile file(directory.path() / "log");
-  {
-    const FullDisk full(10);
-    EXPECT_TRUE(file.add("123456"));
-    EXPECT_FALSE(file.add("789abc"));
-    EXPECT_FALSE(file.add("def"));
-  }
-  file.sync();
-  EXPECT_EQ(read_bytes(directory.path() / "log"), "123456789abcdef");
 }
 
 // Every fifth step has the numbers of the layers, whose gradients together have the norm of all.
@@ -255,9 +218,8 @@ TEST_F(Watching, LayersAreMeasuredEverySoManySteps) {
 }
 
 TEST_F(Watching, SamplesComeWhileItTrains) {
-  Arguments arguments = flags("run", {"--sample-every", "4"});
-  *(std::ranges::find(arguments, "--max-new-tokens") + 1) = "9";
-  const ProgramResult result = train(arguments);
+  const ProgramResult result =
+      train(with_flags(flags("run"), {"--sample-every", "4", "--max-new-tokens", "9"}));
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   std::vector<std::string> samples;
   for (const EventRecord& event : events("run", 1)) {
@@ -283,20 +245,17 @@ TEST_F(Watching, SamplesComeWhileItTrains) {
 TEST_F(Watching, OverfitBatchTrainsOnOneBatch) {
   const Arguments more = {"--overfit-batch", "--learning-rate", "0.02", "--grad-accumulation", "2"};
   const auto longer = [&](const std::string& run) {
-    Arguments arguments = flags(run, more);
-    *(std::ranges::find(arguments, "--steps") + 1) = "120";
-    return arguments;
+    return with_flags(flags(run, more), {"--steps", "120"});
   };
   directory.write("text.txt", read_bytes(STAGEGPT_SOURCE_DIR "/data/dummy.txt").substr(0, 20000));
   expect_success(longer("whole"));
   EXPECT_LT(metrics("whole").back()["loss"], 0.5);
   EXPECT_GT(metrics("whole").back()["validation_loss"], 3);
   EXPECT_EQ(metrics("whole").back()["tokens"], 120 * 64);
-  EXPECT_EQ(nlohmann::json::parse(read_bytes(in("whole/run.json")))["overfit_batch"], true);
+  EXPECT_EQ(json_in("whole/run.json")["overfit_batch"], true);
   expect_success(with(longer("run"), {"--stop-after", "50"}));
   expect_success({"--resume", "run"});
-  EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
-  EXPECT_EQ(metrics("run"), metrics("whole"));
+  expect_same_end("run", "whole");
 }
 
 class NonFiniteSteps : public Watching {
@@ -331,12 +290,9 @@ class NonFiniteSteps : public Watching {
 TEST_F(NonFiniteSteps, StopARunAndAreNamed) {
   const ProgramResult result = train(from_bad("run"));
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(
-      result.errors.find("step 1: the output of wte (linear) is not finite (loss nan, gradient norm nan)"),
-      std::string::npos)
-      << result.errors;
+  expect_says(result, "step 1: the output of wte (linear) is not finite (loss nan, gradient norm nan)");
   // The state before the step has been saved.
-  EXPECT_NE(result.errors.find("to continue, use --resume run --non-finite skip"), std::string::npos);
+  expect_says(result, "to continue, use --resume run --non-finite skip");
   EXPECT_EQ(fs::read_symlink(in("run/latest")), "checkpoints/step_00000000");
   EXPECT_EQ(hash_of_file(in("run/latest/model.safetensors")), hash_of_file(in("bad/model.safetensors")));
   EXPECT_EQ(train({"--resume", "run", "--non-finite", "skip"}).exit_code, 0);
@@ -356,27 +312,21 @@ TEST_F(NonFiniteSteps, EndARunAfterAHundredInARow) {
   const ProgramResult result =
       train(with_flags(from_bad("run", {"--non-finite", "skip"}), {"--steps", "200"}));
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(
-      result.errors.find("; 100 steps skipped, 100 in a row; a lower --learning-rate may help; to continue"),
-      std::string::npos)
-      << result.errors;
+  expect_says(result, "; 100 steps skipped, 100 in a row; a lower --learning-rate may help; to continue");
   EXPECT_EQ(fs::read_symlink(in("run/latest")), "checkpoints/step_00000099");
 }
 
 TEST_F(NonFiniteSteps, SampleNothing) {
-  Arguments arguments = from_bad("run", {"--non-finite", "skip", "--sample-every", "1"});
-  *(std::ranges::find(arguments, "--max-new-tokens") + 1) = "5";
-  const ProgramResult result = train(arguments);
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_NE(result.errors.find("warning: no sample: the model's logits"), std::string::npos);
+  const ProgramResult result = expect_success(
+      with_flags(from_bad("run"), {"--non-finite", "skip", "--sample-every", "1", "--max-new-tokens", "5"}));
+  expect_says(result, "warning: no sample: the model's logits");
   EXPECT_TRUE(fs::exists(in("run/latest")));
 }
 
 TEST_F(NonFiniteSteps, AreSkipped) {
-  const ProgramResult result = train(from_bad("run", {"--non-finite", "skip"}));
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_NE(result.errors.find("note: step 3: the output of wte (linear) is not finite"), std::string::npos);
-  EXPECT_NE(result.errors.find("; 3 steps skipped"), std::string::npos) << result.errors;
+  const ProgramResult result = expect_success(from_bad("run", {"--non-finite", "skip"}));
+  expect_says(result, "note: step 3: the output of wte (linear) is not finite");
+  expect_says(result, "; 3 steps skipped");
   EXPECT_EQ(result.errors.find("-nan"), std::string::npos) << result.errors;
   const std::vector<nlohmann::json> lines = all_metrics("run");
   ASSERT_EQ(lines.size(), 3u);
@@ -392,31 +342,23 @@ TEST_F(NonFiniteSteps, AreSkipped) {
 }
 
 TEST_F(NonFiniteSteps, AreCountedAtTheEnd) {
-  Arguments arguments = from_bad("run", {"--non-finite", "skip"});
-  *(std::ranges::find(arguments, "--steps") + 1) = "1";
-  EXPECT_NE(train(arguments).errors.find("note: loss or gradient not finite in 1 step, 1 step skipped\n"),
-            std::string::npos);
+  expect_says(train(with_flags(from_bad("run"), {"--non-finite", "skip", "--steps", "1"})),
+              "note: loss or gradient not finite in 1 step, 1 step skipped\n");
   EXPECT_EQ(train({"--resume", "good", "--steps", "1"}).errors.find("not finite"), std::string::npos);
 }
 
 TEST_F(NonFiniteSteps, AreToldOfTenTimes) {
-  Arguments arguments = from_bad("run", {"--non-finite", "skip"});
-  *(std::ranges::find(arguments, "--steps") + 1) = "12";
-  const ProgramResult result = train(arguments);
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_NE(result.errors.find("10 steps skipped; further ones are counted but not reported\n"),
-            std::string::npos)
-      << result.errors;
+  const ProgramResult result =
+      expect_success(with_flags(from_bad("run"), {"--non-finite", "skip", "--steps", "12"}));
+  expect_says(result, "10 steps skipped; further ones are counted but not reported\n");
   EXPECT_EQ(result.errors.find("step 11: "), std::string::npos) << result.errors;
-  EXPECT_NE(result.errors.find("note: loss or gradient not finite in 12 steps, 12 steps skipped\n"),
-            std::string::npos)
-      << result.errors;
+  expect_says(result, "note: loss or gradient not finite in 12 steps, 12 steps skipped\n");
 }
 
 TEST_F(NonFiniteSteps, ThatComeOfALargeLearningRateNameAnOp) {
   const ProgramResult result = train(flags("run", {"--learning-rate", "1e30", "--warmup-steps", "0"}));
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.errors.find("step 2: the output of "), std::string::npos) << result.errors;
+  expect_says(result, "step 2: the output of ");
   expect_refused(flags("other", {"--non-finite", "ignore"}), "--non-finite: expected one of stop, skip");
 }
 

@@ -12,6 +12,7 @@
 
 #include "common/io/file.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -196,12 +197,8 @@ TEST(Subprocess, NamesAProgramThatCannotBeStarted) {
   const std::string broken = directory.write("broken", "#!/no/such/interpreter\n");
   std::filesystem::permissions(broken, std::filesystem::perms::owner_all);
   for (const std::string& program : {broken, std::string("no-such-program")}) {
-    try {
-      run_subprocess({.argv = {program}});
-      FAIL() << program << " was started";
-    } catch (const std::runtime_error& error) {
-      EXPECT_NE(std::string(error.what()).find(program), std::string::npos) << error.what();
-    }
+    const std::string why = failure([&] { run_subprocess({.argv = {program}}); });
+    EXPECT_NE(why.find(program), std::string::npos) << why;
   }
 }
 

@@ -8,6 +8,7 @@
 #include "common/comm/agreement.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/mpi_ranks.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -92,15 +93,12 @@ TEST_F(PieceStreamTest, ends_on_all_ranks_when_rank_0_fails) {
   const std::vector<Fetch> all = fetches();
   for (const std::size_t fails_at : {std::size_t{0}, std::size_t{1}, std::size_t{9}, all.size()}) {
     PieceStream stream(ranks(), *backend_, placed_as_in(table_), arenas());
-    std::string told;
-    try {
+    const std::string told = failure([&] {
       stream.run([&] {
         for (std::size_t at = 0; at < fails_at; ++at) fetch(stream, all[at]);
         throw std::runtime_error("the disk is full");
       });
-    } catch (const std::runtime_error& error) {
-      told = error.what();
-    }
+    });
     EXPECT_EQ(told, ranks().size() == 1 ? "the disk is full" : "rank 0: the disk is full");
     EXPECT_EQ(from_root(ranks(), 17 + ranks().rank()), 17);  // no message is left
   }

@@ -14,9 +14,8 @@ TEST(LlmcOffset, StacksTheLayersOfEachKind) {
   config.n_head = 3;
   config.n_embd = 48;
   const ParameterTable table = gpt2_parameter_table(config);
-  const auto offset = [&](const char* name) {
-    return llmc_offset(table, config, static_cast<std::size_t>(table.find(name)));
-  };
+  const std::vector<std::int64_t> offsets = llmc_offsets(table, config);
+  const auto offset = [&](const char* name) { return offsets[static_cast<std::size_t>(table.find(name))]; };
   constexpr std::int64_t C = 48, L = 2;
   EXPECT_EQ(offset("wte.weight"), 0);
   EXPECT_EQ(offset("wpe.weight"), 128 * C);

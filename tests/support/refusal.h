@@ -27,6 +27,16 @@ inline void expect_refusal(const std::function<void()>& read, const std::string&
       << (message.empty() ? "accepted" : message) << "\nexpected: " << says;
 }
 
+// The message of any exception that `call` throws; "" if it throws none.
+inline std::string failure(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
 // The message of the InternalError that `call` throws; "" if it throws none.
 inline std::string internal_error(const std::function<void()>& call) {
   try {

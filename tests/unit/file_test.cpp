@@ -11,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/io/content_hash.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -75,12 +76,8 @@ TEST_F(Files, GetTheDirectoriesAboveThem) {
   make_directories(in("a/b"));
   make_directories("");
   directory_.write("file", "");
-  try {
-    make_directories(in("file/d"));
-    ADD_FAILURE() << "a file is no directory";
-  } catch (const std::runtime_error& error) {
-    EXPECT_EQ(error.what(), concat("cannot create ", in("file"), ": File exists"));
-  }
+  EXPECT_EQ(failure([&] { make_directories(in("file/d")); }),
+            concat("cannot create ", in("file"), ": File exists"));
   EXPECT_TRUE(file_exists(in("a/b")));
   EXPECT_FALSE(file_exists(in("a/c")));
 }
@@ -108,29 +105,19 @@ TEST(FileErrors, AreTheUsersOrTheMachines) {
   }
   for (const int error : {EIO, EMFILE, ENFILE, ENOMEM, ESTALE, EINTR, 0}) {
     EXPECT_FALSE(is_users_mistake(error)) << error;
-    try {
-      fail_to_open("a", "--data", error);
-    } catch (const UserError&) {
-      ADD_FAILURE() << error;
-    } catch (const std::runtime_error& thrown) {
-      EXPECT_EQ(thrown.what(), concat("--data: cannot open \"a\": ", std::strerror(error)));
-    }
+    const auto fail = [&] { fail_to_open("a", "--data", error); };
+    EXPECT_EQ(failure(fail), concat("--data: cannot open \"a\": ", std::strerror(error)));
+    EXPECT_THROW(refusal(fail), std::runtime_error) << "no mistake of the user";
   }
 }
 
 TEST_F(Files, ThatAreNoneAreRefused) {
-  const auto refusal = [](const fs::path& path) {
-    try {
-      open_to_read(path, "--data");
-    } catch (const UserError& error) {
-      return std::string(error.what());
-    }
-    return std::string("opened");
-  };
-  EXPECT_EQ(refusal(directory_.path()),
+  const auto refusal_of = [](const fs::path& path) { return refusal([&] { open_to_read(path, "--data"); }); };
+  EXPECT_EQ(refusal_of(directory_.path()),
             concat("--data: ", directory_.path(), " is a directory, expected a file"));
-  EXPECT_EQ(refusal("/dev/null"), "--data: \"/dev/null\" is not a regular file");
-  EXPECT_EQ(refusal(in("none")), concat("--data: cannot open ", in("none"), ": No such file or directory"));
+  EXPECT_EQ(refusal_of("/dev/null"), "--data: \"/dev/null\" is not a regular file");
+  EXPECT_EQ(refusal_of(in("none")),
+            concat("--data: cannot open ", in("none"), ": No such file or directory"));
 }
 
 // Large files are read in blocks of 4 MiB, small ones in blocks of 64 KiB.

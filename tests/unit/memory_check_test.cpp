@@ -159,14 +159,15 @@ TEST_F(MemoryMessages, NameTheTightestLimit) {
 }
 
 TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
-  const TensorMemory memory = device(10.0 * kMiB);
-  const auto says = [&](DType matrices) {
-    return refusal([&] { require_generation_memory(config_, matrices, memory, {}); });
+  const auto says = [&](DType matrices, double available = 10.0 * kMiB) {
+    return refusal([&] { require_generation_memory(config_, matrices, device(available), {}); });
   };
-  const auto needed = [&](DType matrices) { return static_cast<double>(plan_generation(config_, matrices)); };
-  const auto takes = [&](DType matrices) { return memory_text(needed(matrices)); };
-  const TensorMemory enough = device(needed(DType::f32));
-  EXPECT_EQ(refusal([&] { require_generation_memory(config_, DType::f32, enough, {}); }), "");
+  const auto takes = [&](DType matrices) {
+    return memory_text(static_cast<double>(plan_generation(config_, matrices)));
+  };
+  const auto needed = static_cast<double>(plan_generation(config_, DType::f32));
+  EXPECT_EQ(says(DType::f32, needed), "");
+  EXPECT_NE(says(DType::f32, needed - 1), "");
   EXPECT_EQ(says(DType::f32), concat("--model: generation takes ", takes(DType::f32),
                                      ", and 10.0 MiB are available on the device; a smaller model takes "
                                      "less; --ignore-memory starts nevertheless"));
