@@ -11,11 +11,9 @@
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/layernorm.h"
 #include "common/autograd/ops/linear.h"
-#include "common/autograd/ops/norm_linear.h"
 #include "common/backend/ops/activation.h"
 #include "common/backend/ops/adamw.h"
 #include "common/backend/ops/elementwise.h"
-#include "common/backend/ops/largest_logits.h"
 #include "common/backend/ops/sums.h"
 #include "common/base/seconds_since.h"
 #include "stage0_serial/blas/openblas.h"
@@ -28,7 +26,6 @@
 #include "stage0_serial/kernels/dropout.h"
 #include "stage0_serial/kernels/elementwise.h"
 #include "stage0_serial/kernels/embedding.h"
-#include "stage0_serial/kernels/largest_logits.h"
 #include "stage0_serial/kernels/layernorm.h"
 #include "stage0_serial/kernels/linear.h"
 #include "stage0_serial/kernels/matmul_blas.h"
@@ -141,11 +138,6 @@ class CpuBackend final : public HostBackend {
   void compute(const QuantiseRows& op) override {
     vectorised::quantise(parallel_, op.out.data<std::int8_t>(), op.in.data<float>(), op.in.shape()[0],
                          op.in.shape()[1]);
-  }
-
-  void compute(const IdsInPart& op) override {
-    naive::ids_in_part(op.out.data<std::int32_t>(), op.in.data<std::int32_t>(), op.in.numel(), op.first,
-                       op.count, op.absent);
   }
 
   void compute(const EmbeddingForward& op) override {
@@ -272,8 +264,6 @@ class CpuBackend final : public HostBackend {
     });
   }
 
-  void compute(const NormLinearForward& op) override { op.composed(*this); }
-
   void compute(const CachedAttentionForward& op) override {
     const CachedAttentionSize s = cached_attention_size(op.cache, op.qkv, op.n_head, op.scale, op.first);
     by_type(op.qkv, [&]<class T>() {
@@ -285,11 +275,6 @@ class CpuBackend final : public HostBackend {
       vectorised::attention_forward(parallel_, op.out.data<T>(), lse.data(), op.qkv.data<T>(), {},
                                     attention_size(op.qkv, op.n_head, op.scale));
     });
-  }
-
-  void compute(const DropoutForward& op) override {
-    // The same factors, 0 or 1/(1-p), for values and for gradients.
-    compute(DropoutBackward{{op.out, GradMode::overwrite}, op.x, op.dropout});
   }
 
   void compute(const DropoutBackward& op) override {
@@ -353,17 +338,6 @@ class CpuBackend final : public HostBackend {
     *op.out.data<double>() = naive::sum(sums.data(), std::ssize(sums));
   }
   std::int64_t norm_block() const override { return kElementGrain; }
-
-  void compute(const AddNormBlocks& op) override { compute(Sum{op.out, op.blocks}); }
-
-  void compute(const Sum& op) override {
-    *op.out.data<double>() = naive::sum(op.x.data<double>(), op.x.numel());
-  }
-
-  void compute(const LargestLogits& op) override {
-    largest_logits(op.values.data<float>(), op.ids.data<std::int32_t>(), op.logits.data<float>(),
-                   op.logits.numel(), op.values.numel());
-  }
 
   void compute(const AdamWUpdate& op) override {
     stagegpt::adamw(parallel_, op.weights.data<float>(),

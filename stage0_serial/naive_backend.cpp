@@ -9,11 +9,9 @@
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/layernorm.h"
 #include "common/autograd/ops/linear.h"
-#include "common/autograd/ops/norm_linear.h"
 #include "common/backend/ops/activation.h"
 #include "common/backend/ops/adamw.h"
 #include "common/backend/ops/elementwise.h"
-#include "common/backend/ops/largest_logits.h"
 #include "common/backend/ops/sums.h"
 #include "common/tensor/quantised_rows.h"
 #include "stage0_serial/host_backend.h"
@@ -24,7 +22,6 @@
 #include "stage0_serial/kernels/dropout.h"
 #include "stage0_serial/kernels/elementwise.h"
 #include "stage0_serial/kernels/embedding.h"
-#include "stage0_serial/kernels/largest_logits.h"
 #include "stage0_serial/kernels/layernorm.h"
 #include "stage0_serial/kernels/linear.h"
 #include "stage0_serial/sizes.h"
@@ -104,11 +101,6 @@ class NaiveBackend final : public HostBackend {
     const std::int64_t O = op.in.shape()[0], I = op.in.shape()[1];
     for (std::int64_t o = 0; o < O; ++o)
       quantise_row(op.out.data<std::int8_t>() + o * quantised_width(I), op.in.data<float>() + o * I, I);
-  }
-
-  void compute(const IdsInPart& op) override {
-    naive::ids_in_part(op.out.data<std::int32_t>(), op.in.data<std::int32_t>(), op.in.numel(), op.first,
-                       op.count, op.absent);
   }
 
   void compute(const EmbeddingForward& op) override {
@@ -213,8 +205,6 @@ class NaiveBackend final : public HostBackend {
     });
   }
 
-  void compute(const NormLinearForward& op) override { op.composed(*this); }
-
   void compute(const CachedAttentionForward& op) override {
     with_real(op.out.dtype(), [&](auto t) {
       using T = decltype(t);
@@ -222,10 +212,6 @@ class NaiveBackend final : public HostBackend {
       cached::store_rows(op.cache.data<T>(), op.qkv.data<T>(), s);
       cached::attention_forward(Parallel(1), op.out.data<T>(), op.cache.data<T>(), op.qkv.data<T>(), s);
     });
-  }
-
-  void compute(const DropoutForward& op) override {
-    compute(DropoutBackward{{op.out, GradMode::overwrite}, op.x, op.dropout});
   }
 
   void compute(const DropoutBackward& op) override {
@@ -299,17 +285,6 @@ class NaiveBackend final : public HostBackend {
         std::ranges::copy(sums, op.out.data<double>());
       }
     });
-  }
-
-  void compute(const AddNormBlocks& op) override { compute(Sum{op.out, op.blocks}); }
-
-  void compute(const Sum& op) override {
-    *op.out.data<double>() = naive::sum(op.x.data<double>(), op.x.numel());
-  }
-
-  void compute(const LargestLogits& op) override {
-    largest_logits(op.values.data<float>(), op.ids.data<std::int32_t>(), op.logits.data<float>(),
-                   op.logits.numel(), op.values.numel());
   }
 
   void compute(const AdamWUpdate& op) override {
