@@ -411,15 +411,6 @@ class CpuBackend final : public HostBackend {
 
 }  // namespace
 
-std::optional<CpuMatmul> cpu_matmul_named(std::string_view name) {
-  if (name == "naive") return CpuMatmul::naive;
-  if (name == "tiled") return CpuMatmul::tiled;
-  if (name == "packed") return CpuMatmul::packed;
-  if (name == "packed-bf16") return CpuMatmul::packed_bf16;
-  if (name == "blas") return CpuMatmul::blas;
-  return std::nullopt;
-}
-
 std::unique_ptr<Backend> make_cpu_backend(int threads, CpuMatmul matmul, std::unique_ptr<MemorySource> memory,
                                           const PackedKernels& bf16_kernels) {
   check(threads > 0, "cpu backend: expected at least one thread, not ", threads);

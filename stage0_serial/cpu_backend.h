@@ -2,8 +2,8 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string_view>
+#include <string>
+#include <vector>
 
 #include "common/backend/backend.h"
 #include "stage0_serial/host_memory.h"
@@ -13,8 +13,7 @@ namespace stagegpt {
 
 // packed_bf16 rounds the factors to bf16 where there is more than one row, and adds in f32.
 enum class CpuMatmul { naive, tiled, packed, packed_bf16, blas };
-
-std::optional<CpuMatmul> cpu_matmul_named(std::string_view name);
+inline const std::vector<std::string> kCpuMatmulNames = {"naive", "tiled", "packed", "packed-bf16", "blas"};
 
 // Activations may be bf16; their products are those of `bf16_kernels`, whatever `matmul` is. Throws
 // std::runtime_error if `matmul` is blas and OpenBLAS cannot be loaded.

@@ -20,7 +20,7 @@ void CpuFlags::add(CommandLine& command_line, const std::string& threads_help) {
       "kernels of all ops; naive: the plain loops with which the tests compare all others, on one "
       "thread, with matrix products of their own");
   command_line.choice(
-      "--cpu-matmul", matmul_, {"naive", "tiled", "packed", "packed-bf16", "blas"},
+      "--cpu-matmul", matmul_, kCpuMatmulNames,
       "implementation of matrix multiplication (GEMM); packed-bf16: factors rounded to bf16 where there is "
       "more than one row, faster where the processor multiplies bf16");
   command_line.choice(
@@ -31,7 +31,7 @@ void CpuFlags::add(CommandLine& command_line, const std::string& threads_help) {
 
 // In mixed precision the factors are bf16 already, and `packed` multiplies them.
 CpuMatmul CpuFlags::matmul() const {
-  return activations() == DType::bf16 ? CpuMatmul::packed_bf16 : *cpu_matmul_named(matmul_);
+  return activations() == DType::bf16 ? CpuMatmul::packed_bf16 : chosen<CpuMatmul>(kCpuMatmulNames, matmul_);
 }
 
 int CpuFlags::threads(int processes) const {

@@ -1,7 +1,5 @@
 #include "stage1_mpi/mpi_flags.h"
 
-#include <algorithm>
-
 #include "common/comm/agreement.h"
 #include "stage1_mpi/gradient_syncs.h"
 
@@ -50,9 +48,7 @@ std::string MpiFlags::description() const {
                 stages_ == 1 ? "" : concat(", ", stages_, " stages"), delay.empty() ? "" : "; ", delay);
 }
 
-CommAlgorithm MpiFlags::algorithm() const {
-  return static_cast<CommAlgorithm>(std::ranges::find(kAlgorithms, algorithm_) - kAlgorithms.begin());
-}
+CommAlgorithm MpiFlags::algorithm() const { return chosen<CommAlgorithm>(kAlgorithms, algorithm_); }
 
 Network MpiFlags::network() const {
   return {.latency = latency_ * 1e-6, .seconds_per_byte = bandwidth_ > 0 ? 8e-9 / bandwidth_ : 0};

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -45,29 +44,6 @@ std::unique_ptr<Gemm> make_gemm(const CudaOptions& options) {
       break;
   }
   return make_library_gemm(options.precision, options.plans);
-}
-
-constexpr std::array<std::pair<GpuMatmul, std::string_view>, 5> kMatmulNames = {{
-    {GpuMatmul::naive, "naive"},
-    {GpuMatmul::tiled, "tiled"},
-    {GpuMatmul::vectorised, "vectorised"},
-    {GpuMatmul::wgmma, "wgmma"},
-    {GpuMatmul::cublaslt, "cublaslt"},
-}};
-
-constexpr std::array<std::pair<GpuAttention, std::string_view>, 4> kAttentionNames = {{
-    {GpuAttention::materialised, "materialised"},
-    {GpuAttention::flash, "flash"},
-    {GpuAttention::flash_mma, "flash-mma"},
-    {GpuAttention::flash_wgmma, "flash-wgmma"},
-}};
-
-template <class Named>
-std::optional<typename Named::value_type::first_type> named(const Named& all, std::string_view name) {
-  for (const auto& [value, known] : all) {
-    if (known == name) return value;
-  }
-  return std::nullopt;
 }
 
 bool uses_wgmma(GpuAttention attention) {
@@ -180,11 +156,6 @@ const DecayRange* StreamBackend::table_on_device(std::span<const DecayRange> ran
 }
 
 std::int64_t StreamBackend::norm_block() const { return kNormPart; }
-
-std::optional<GpuMatmul> gpu_matmul_named(std::string_view name) { return named(kMatmulNames, name); }
-std::optional<GpuAttention> gpu_attention_named(std::string_view name) {
-  return named(kAttentionNames, name);
-}
 
 std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options) {
   return std::make_unique<StreamBackend>(options);

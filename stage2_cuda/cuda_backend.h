@@ -3,8 +3,9 @@
 
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "common/backend/backend.h"
 #include "stage2_cuda/device_counts.h"
@@ -15,8 +16,8 @@ namespace stagegpt::gpu {
 // Implementations of GEMM: three in f32 (kernels/matmul.cuh), one in bf16 (matmul_wgmma.h), the library
 // (gemm.h).
 enum class GpuMatmul { naive, tiled, vectorised, wgmma, cublaslt };
+inline const std::vector<std::string> kGpuMatmulNames = {"naive", "tiled", "vectorised", "wgmma", "cublaslt"};
 
-std::optional<GpuMatmul> gpu_matmul_named(std::string_view name);
 // Whether the library computes products, or those that wgmma leaves to it.
 constexpr bool uses_library(GpuMatmul matmul) {
   return matmul == GpuMatmul::cublaslt || matmul == GpuMatmul::wgmma;
@@ -25,8 +26,8 @@ constexpr bool uses_library(GpuMatmul matmul) {
 // Implementations of attention (kernels/attention.cuh). Heads that are too wide for flash are materialised.
 // flash: in bf16, flash_wgmma where the device and the attention allow it, otherwise flash_mma.
 enum class GpuAttention { materialised, flash, flash_mma, flash_wgmma };
-
-std::optional<GpuAttention> gpu_attention_named(std::string_view name);
+inline const std::vector<std::string> kGpuAttentionNames = {"materialised", "flash", "flash-mma",
+                                                            "flash-wgmma"};
 
 struct CudaOptions {
   GpuMatmul matmul = GpuMatmul::cublaslt;

@@ -4,21 +4,26 @@
 #include "stage2_cuda/peak_table.h"
 
 namespace stagegpt::gpu {
+namespace {
+
+const std::vector<std::string> kPrecisions = {"f32", "tf32", "bf16"};  // in the order of Precision
+
+}  // namespace
 
 void CudaFlags::add(CommandLine& command_line) {
   command_line.integer("--device", device_, 0, 1023,
                        "number of the GPU (default: 0; with several ranks, one each)");
   command_line.choice(
-      "--precision", precision_, {"f32", "tf32", "bf16"},
+      "--precision", precision_, kPrecisions,
       "f32; tf32: factors of matrix products and of attention rounded to 10 bits; bf16: mixed precision, "
       "activations and weights in bf16, sums in f32");
   command_line.choice(
-      "--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "wgmma", "cublaslt"},
+      "--gpu-matmul", matmul_, kGpuMatmulNames,
       "implementation of matrix multiplication (GEMM): the first three in f32, wgmma in bf16 on compute "
       "capability 9.0");
   plan_flags_.add(command_line);
   command_line.choice(
-      "--gpu-attention", attention_, {"materialised", "flash", "flash-mma", "flash-wgmma"},
+      "--gpu-attention", attention_, kGpuAttentionNames,
       "implementation of attention: materialised: with its scores in memory; flash: without, in "
       "bf16 with wgmma where it can (compute capability 9.0), otherwise as flash-mma, with "
       "mma.sync; flash-wgmma: with wgmma or not at all");
@@ -71,18 +76,15 @@ void CudaFlags::read_plans(RankGroup& group, const DeviceInfo& device) {
 }
 
 CudaOptions CudaFlags::options() const {
-  return {.matmul = *gpu_matmul_named(matmul_),
-          .attention = *gpu_attention_named(attention_),
+  return {.matmul = matmul(),
+          .attention = chosen<GpuAttention>(kGpuAttentionNames, attention_),
           .precision = precision(),
           .plans = plans_,
           .graph = graph_ != "off" && why_no_graphs_.empty(),
           .must_graph = graph_ == "on"};
 }
 
-Precision CudaFlags::precision() const {
-  if (precision_ == "tf32") return Precision::tf32;
-  return precision_ == "bf16" ? Precision::bf16 : Precision::f32;
-}
+Precision CudaFlags::precision() const { return chosen<Precision>(kPrecisions, precision_); }
 
 TensorMemory CudaFlags::memory(int processes) const {
   const bool emulated = !platform_->is_gpu();  // each process emulates its own device

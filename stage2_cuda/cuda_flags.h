@@ -43,8 +43,9 @@ class CudaFlags {
 
  private:
   Precision precision() const;
+  GpuMatmul matmul() const { return chosen<GpuMatmul>(kGpuMatmulNames, matmul_); }
   // Whether the library computes the products, or those that wgmma leaves to it.
-  bool uses_library() const { return gpu::uses_library(*gpu_matmul_named(matmul_)); }
+  bool uses_library() const { return gpu::uses_library(matmul()); }
 
   std::unique_ptr<Platform> platform_ = make_platform();
   std::optional<std::int64_t> device_;

@@ -5,8 +5,7 @@
 #include <mpi-ext.h>
 #endif
 
-#include <algorithm>
-
+#include "common/app/command_line.h"
 #include "stage3_mpi_cuda/host_staged_communicator.h"
 #include "stage3_mpi_cuda/nccl_communicator.h"
 
@@ -52,9 +51,8 @@ std::string unavailable_reason(Transport transport, const TransportConditions& c
 
 Transport choose_transport(const std::optional<std::string>& requested,
                            const TransportConditions& conditions) {
-  const std::vector<std::string>& names = transport_names();
   if (requested) {
-    const auto transport = static_cast<Transport>(std::ranges::find(names, *requested) - names.begin());
+    const auto transport = chosen<Transport>(transport_names(), *requested);
     const std::string reason = unavailable_reason(transport, conditions);
     if (!reason.empty())
       user_error("--transport: ", *requested, ": ", reason, "; use host, which always works");

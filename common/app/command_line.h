@@ -2,6 +2,7 @@
 // what was given. For an unknown flag the nearest known one is suggested.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -135,6 +136,12 @@ class CommandLine {
   Configuration configuration_;
   std::unique_ptr<nlohmann::json> file_settings_;
 };
+
+// The value of a choice(): one of an enumeration whose names are given in its order.
+template <class Enum>
+Enum chosen(const std::vector<std::string>& names, const std::string& name) {
+  return static_cast<Enum>(std::ranges::find(names, name) - names.begin());
+}
 
 inline constexpr const char* kOutOfMemory =
     "out of memory; a smaller model, --batch-size or --block-size needs less";
