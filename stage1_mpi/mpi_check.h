@@ -1,8 +1,10 @@
-// Checks the return codes of MPI calls.
+// What calls of MPI need: checks of their return codes, and arguments.
 #pragma once
 
 #include <mpi.h>
 
+#include <algorithm>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -17,6 +19,16 @@ inline void check_mpi(int code, const char* call) {
   int length = 0;
   MPI_Error_string(code, reason, &length);
   throw std::runtime_error(std::string(call) + ": " + std::string(reason, static_cast<std::size_t>(length)));
+}
+
+// Elements or bytes of a message: MPI's counts are int.
+inline constexpr std::size_t kMessage = std::size_t{1} << 30;
+
+// Calls f(address, count) for consecutive messages of all elements.
+template <class T, class F>
+void for_each_message(std::span<T> elements, const F& f) {
+  for (std::size_t begin = 0; begin < elements.size(); begin += kMessage)
+    f(elements.data() + begin, static_cast<int>(std::min(kMessage, elements.size() - begin)));
 }
 
 // The MPI type of a tensor's elements.

@@ -1,6 +1,6 @@
 #include "stage1_mpi/mpi_communicator.h"
 
-#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "stage1_mpi/mpi_check.h"
@@ -9,22 +9,14 @@
 namespace stagegpt {
 namespace {
 
-constexpr std::int64_t kMessage = std::int64_t{1} << 30;  // elements or bytes: MPI's counts are int
-
-std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.bytes()); }
+std::span<std::byte> bytes_of(const Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.raw()), tensor.bytes()};
+}
 
 // The type of reductions.
 MPI_Datatype only_f32(const Tensor& tensor) {
   check(tensor.dtype() == DType::f32, "communicator: expected f32, not ", tensor.dtype());
   return MPI_FLOAT;
-}
-
-// Calls f(address, count) for parts of a tensor whose counts fit into an int.
-template <class T, class F>
-void for_each_message(T* data, std::int64_t count, const F& f) {
-  for (std::int64_t begin = 0; begin < count; begin += kMessage) {
-    f(data + begin, static_cast<int>(std::min(kMessage, count - begin)));
-  }
 }
 
 // Non-blocking operations of the MPI library.
@@ -100,7 +92,7 @@ class MpiCommunicator final : public Communicator {
   void broadcast(const Tensor& tensor, int root) override {
     backend_.synchronize();
     const Watchdog::Waiting waiting(group_.watchdog());
-    for_each_message(static_cast<char*>(tensor.raw()), bytes_of(tensor), [&](char* data, int count) {
+    for_each_message(bytes_of(tensor), [&](std::byte* data, int count) {
       check_mpi(MPI_Bcast(data, count, MPI_BYTE, root, comm_), "MPI_Bcast");
     });
   }
@@ -109,7 +101,8 @@ class MpiCommunicator final : public Communicator {
     backend_.synchronize();
     if (algorithm_ == CommAlgorithm::ring) return ring(RingKind::all_reduce, tensor);
     auto requests = std::make_unique<Requests>();
-    for_each_message(tensor.data<float>(), tensor.numel(), [&](float* data, int count) {
+    const std::span elements(tensor.data<float>(), static_cast<std::size_t>(tensor.numel()));
+    for_each_message(elements, [&](float* data, int count) {
       check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data, count, only_f32(tensor), MPI_SUM, comm_, requests->add()),
                 "MPI_Iallreduce");
     });
@@ -148,7 +141,7 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Pending> send(const Tensor& tensor, int to) override {
     backend_.synchronize();
     auto requests = std::make_unique<Requests>();
-    for_each_message(static_cast<char*>(tensor.raw()), bytes_of(tensor), [&](char* data, int count) {
+    for_each_message(bytes_of(tensor), [&](std::byte* data, int count) {
       check_mpi(MPI_Isend(data, count, MPI_BYTE, to, kPointToPoint, comm_, requests->add()), "MPI_Isend");
     });
     return watched(std::move(requests));
@@ -157,7 +150,7 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Pending> receive(const Tensor& tensor, int from) override {
     backend_.synchronize();
     auto requests = std::make_unique<Requests>();
-    for_each_message(static_cast<char*>(tensor.raw()), bytes_of(tensor), [&](char* data, int count) {
+    for_each_message(bytes_of(tensor), [&](std::byte* data, int count) {
       check_mpi(MPI_Irecv(data, count, MPI_BYTE, from, kPointToPoint, comm_, requests->add()), "MPI_Irecv");
     });
     return watched(std::move(requests));
@@ -172,7 +165,7 @@ class MpiCommunicator final : public Communicator {
   // These collectives cannot be split into several messages, because the slices of a part would not be
   // contiguous.
   static int slice_count(const Tensor& slice) {
-    if (slice.numel() > kMessage) {
+    if (slice.numel() > static_cast<std::int64_t>(kMessage)) {
       throw std::runtime_error(concat("--comm-algorithm mpi: a rank's slice has ", slice.numel(),
                                       " elements, more than MPI can count; use --comm-algorithm ring"));
     }

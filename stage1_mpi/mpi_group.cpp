@@ -1,6 +1,5 @@
 #include "stage1_mpi/mpi_group.h"
 
-#include <algorithm>
 #include <array>
 
 #include "common/base/error.h"
@@ -8,18 +7,6 @@
 #include "stage1_mpi/mpi_check.h"
 
 namespace stagegpt {
-namespace {
-
-constexpr std::size_t kMessageBytes = std::size_t{1} << 30;  // MPI's counts are int
-
-template <class Byte, class F>
-void for_each_message(std::span<Byte> bytes, const F& f) {
-  for (std::size_t begin = 0; begin < bytes.size(); begin += kMessageBytes) {
-    f(bytes.subspan(begin, std::min(kMessageBytes, bytes.size() - begin)));
-  }
-}
-
-}  // namespace
 
 MpiGroup::MpiGroup(MpiSession& session, MPI_Comm comm) : session_(session) {
   check_mpi(MPI_Comm_dup(comm, &comm_), "MPI_Comm_dup");
@@ -48,14 +35,13 @@ void MpiGroup::barrier() {
 
 void MpiGroup::broadcast(std::span<std::byte> bytes, int root) {
   const Watchdog::Waiting waiting(watchdog());
-  for_each_message(bytes, [&](std::span<std::byte> message) {
-    check_mpi(MPI_Bcast(message.data(), static_cast<int>(message.size()), MPI_BYTE, root, comm_),
-              "MPI_Bcast");
+  for_each_message(bytes, [&](std::byte* data, int count) {
+    check_mpi(MPI_Bcast(data, count, MPI_BYTE, root, comm_), "MPI_Bcast");
   });
 }
 
 void MpiGroup::all_gather(std::span<const std::byte> own, std::span<std::byte> all) {
-  check(all.size() == own.size() * static_cast<std::size_t>(size_) && own.size() <= kMessageBytes,
+  check(all.size() == own.size() * static_cast<std::size_t>(size_) && own.size() <= kMessage,
         "all_gather: ", own.size(), " bytes of each into ", all.size());
   const Watchdog::Waiting waiting(watchdog());
   const int count = static_cast<int>(own.size());
@@ -88,17 +74,15 @@ void MpiGroup::while_root_works(const std::function<void()>& body) {
 
 void MpiGroup::send(std::span<const std::byte> bytes, int to) {
   const Watchdog::Waiting waiting(watchdog());
-  for_each_message(bytes, [&](std::span<const std::byte> message) {
-    check_mpi(MPI_Send(message.data(), static_cast<int>(message.size()), MPI_BYTE, to, 0, comm_), "MPI_Send");
+  for_each_message(bytes, [&](const std::byte* data, int count) {
+    check_mpi(MPI_Send(data, count, MPI_BYTE, to, 0, comm_), "MPI_Send");
   });
 }
 
 void MpiGroup::receive(std::span<std::byte> bytes, int from) {
   const Watchdog::Waiting waiting(watchdog());
-  for_each_message(bytes, [&](std::span<std::byte> message) {
-    check_mpi(MPI_Recv(message.data(), static_cast<int>(message.size()), MPI_BYTE, from, 0, comm_,
-                       MPI_STATUS_IGNORE),
-              "MPI_Recv");
+  for_each_message(bytes, [&](std::byte* data, int count) {
+    check_mpi(MPI_Recv(data, count, MPI_BYTE, from, 0, comm_, MPI_STATUS_IGNORE), "MPI_Recv");
   });
 }
 
