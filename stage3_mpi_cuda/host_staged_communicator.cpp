@@ -5,12 +5,19 @@
 #include <utility>
 
 #include "common/model/parameters.h"
+#include "common/tensor/caching_allocator.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage2_cuda/device_objects.h"
-#include "stage3_mpi_cuda/pinned_memory_source.h"
 
 namespace stagegpt::gpu {
 namespace {
+
+// Copies to and from the device need no staging buffer.
+class PinnedMemorySource final : public MemorySource {
+ public:
+  void* allocate(std::size_t bytes) override { return allocate_pinned(bytes); }
+  void deallocate(void* block, std::size_t) noexcept override { deallocate_pinned(block); }
+};
 
 // The operation on the host copy of a tensor.
 using HostCall = std::function<std::unique_ptr<Pending>(const Tensor& host)>;

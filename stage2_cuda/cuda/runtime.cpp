@@ -57,6 +57,13 @@ void require_compiled_for(const DeviceInfo& device) {
              or_emulated());
 }
 
+// Whether a call has returned this error, which is then cleared: otherwise the next launch would report it.
+bool is_cleared(cudaError_t code, cudaError_t error) {
+  if (code != error) return false;
+  cudaGetLastError();
+  return true;
+}
+
 cudaStream_t stream_of(StreamHandle stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t event_of(EventHandle event) { return static_cast<cudaEvent_t>(event); }
 
@@ -139,10 +146,7 @@ void* allocate(std::size_t bytes) {
   void* block = nullptr;
   const RelaxedCapture relaxed;
   const cudaError_t code = cudaMalloc(&block, bytes);
-  if (code == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // clears the error; otherwise the next launch would report it
-    return nullptr;
-  }
+  if (is_cleared(code, cudaErrorMemoryAllocation)) return nullptr;
   check_cuda(code, "allocating memory");
   return block;
 }
@@ -164,10 +168,7 @@ void* host_view(void*) noexcept { return nullptr; }
 void* allocate_pinned(std::size_t bytes) {
   void* block = nullptr;
   const cudaError_t code = cudaMallocHost(&block, bytes);
-  if (code == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // or the next launch would find it
-    return nullptr;
-  }
+  if (is_cleared(code, cudaErrorMemoryAllocation)) return nullptr;
   check_cuda(code, "allocating pinned memory");
   return block;
 }
@@ -238,10 +239,7 @@ void wait_for(StreamHandle stream, EventHandle event) {
 
 bool is_done(EventHandle event) {
   const cudaError_t code = cudaEventQuery(event_of(event));
-  if (code == cudaErrorNotReady) {
-    cudaGetLastError();  // clears the error; otherwise the next launch would report it
-    return false;
-  }
+  if (is_cleared(code, cudaErrorNotReady)) return false;
   check_cuda(code, "querying an event");
   return true;
 }
@@ -270,10 +268,7 @@ GraphHandle end_capture(StreamHandle stream) {
   check_cuda(cudaStreamEndCapture(stream_of(stream), &captured), "capturing a graph");
   const cudaError_t code = cudaGraphInstantiate(&graph->executable, captured, 0);
   static_cast<void>(cudaGraphDestroy(captured));
-  if (code == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // clears the error
-    throw OutOfMemory("no memory is left for a graph");
-  }
+  if (is_cleared(code, cudaErrorMemoryAllocation)) throw OutOfMemory("no memory is left for a graph");
   check_cuda(code, "instantiating a graph");
   return graph.release();
 }
