@@ -301,29 +301,19 @@ TEST_F(EmulatedMemoryDeathTest, is_as_much_as_before_when_the_system_has_refused
 
 void open_with_memory(const char* value) {
   setenv("STAGEGPT_EMULATOR_MEMORY", value, 1);
-  try {
-    open_device(0);
-  } catch (const UserError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    std::exit(2);
-  }
+  exit_with(refusal([] { open_device(0); }));
 }
 
 // Limits the address space to 1 GiB, like `ulimit -v`.
 void open_with_few_addresses() {
   const rlimit few{.rlim_cur = std::size_t{1} << 30, .rlim_max = std::size_t{1} << 30};
   setrlimit(RLIMIT_AS, &few);
-  try {
-    open_device(0);
-  } catch (const std::runtime_error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    std::exit(1);
-  }
+  exit_with(failure([] { open_device(0); }));
 }
 
 TEST_F(EmulatedMemoryDeathTest, needs_addresses) {
   EXPECT_EXIT(
-      open_with_few_addresses(), testing::ExitedWithCode(1),
+      open_with_few_addresses(), testing::ExitedWithCode(2),
       "cannot reserve .* bytes of address space for the emulated GPU: .*; set STAGEGPT_EMULATOR_MEMORY to "
       "fewer bytes");
 }
