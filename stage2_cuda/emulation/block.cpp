@@ -36,7 +36,7 @@ void Block::set_up(const Launch& launch, Index block) {
     thread.state = ThreadState::ready;
     thread.fiber = nullptr;
     if (!renumber) continue;
-    thread.index = {i % shape.x, i / shape.x % shape.y, i / shape.x / shape.y};
+    thread.index = index_of(i, shape);
     thread.number = static_cast<std::uint16_t>(i);
     thread.warp = static_cast<std::uint8_t>(i / kWarpSize);
     thread.lane = static_cast<std::uint8_t>(i % kWarpSize);
@@ -53,8 +53,7 @@ void Block::set_up(const Launch& launch, Index block) {
   exited_ = arrived_ = 0;
   abandoning_ = false;
   if (launch.order.order == Order::random) {
-    const std::uint64_t number = block.x + launch.grid.x * (block.y + std::uint64_t{launch.grid.y} * block.z);
-    std::seed_seq seed = {launch.order.seed, launch.number, number};
+    std::seed_seq seed = {launch.order.seed, launch.number, number_of(block, launch.grid)};
     random_.seed(seed);
   }
   to_start_ = nullptr;

@@ -135,29 +135,27 @@ std::size_t DeviceMemory::offset(const void* device) const {
   return reinterpret_cast<std::uintptr_t>(device) - reinterpret_cast<std::uintptr_t>(device_);
 }
 
-const DeviceMemory::Allocation* DeviceMemory::find(const void* device, std::size_t& begin) const {
+std::optional<std::size_t> DeviceMemory::bytes_behind(const void* device) const {
   const auto after = allocations_.upper_bound(offset(device));
-  if (after == allocations_.begin()) return nullptr;
-  const auto found = std::prev(after);
-  begin = found->first;
-  return offset(device) - begin <= found->second.bytes ? &found->second : nullptr;
+  if (after == allocations_.begin()) return std::nullopt;
+  const auto& [begin, allocation] = *std::prev(after);
+  const std::size_t before = offset(device) - begin;
+  if (before > allocation.bytes) return std::nullopt;
+  return allocation.bytes - before;
 }
 
 void* DeviceMemory::view(const void* device) const {
   const std::lock_guard lock(mutex_);
-  std::size_t begin = 0;
-  return find(device, begin) != nullptr ? view_ + offset(device) : nullptr;
+  return bytes_behind(device) ? view_ + offset(device) : nullptr;
 }
 
 void* DeviceMemory::copied_range(const void* device, std::size_t bytes, const char* copy) const {
   const std::lock_guard lock(mutex_);
-  std::size_t begin = 0;
-  const Allocation* allocation = find(device, begin);
-  if (allocation == nullptr) throw std::runtime_error(concat(copy, ": ", device, " is not in device memory"));
-  if (bytes > begin + allocation->bytes - offset(device)) {
+  const std::optional<std::size_t> behind = bytes_behind(device);
+  if (!behind) throw std::runtime_error(concat(copy, ": ", device, " is not in device memory"));
+  if (bytes > *behind) {
     throw std::runtime_error(concat(copy, ": ", bytes, " bytes at ", device,
-                                    " exceed their allocation: it ends after ",
-                                    begin + allocation->bytes - offset(device), " bytes"));
+                                    " exceed their allocation: it ends after ", *behind, " bytes"));
   }
   return view_ + offset(device);
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "stage2_cuda/runtime.h"
@@ -47,8 +48,8 @@ class DeviceMemory {
     std::size_t pages_begin = 0, pages = 0;  // with the guard page; bytes
   };
 
-  // The allocation that contains an address, or ends at it, and its offset `begin`; nullptr if there is none.
-  const Allocation* find(const void* device, std::size_t& begin) const;
+  // The bytes from an address to the end of the allocation that contains it, or ends at it.
+  std::optional<std::size_t> bytes_behind(const void* device) const;
   std::size_t offset(const void* device) const;
   std::size_t take_pages(std::size_t bytes);
   void give_back_pages(std::size_t begin, std::size_t bytes) noexcept;

@@ -21,7 +21,7 @@ void check_launch(bool condition, const Launch& launch, const Parts&... parts) {
 
 void check_launch(const Launch& launch) {
   const Index grid = launch.grid, block = launch.block;
-  if (current_block != nullptr) current_block->fail(*current_thread, "launches kernel ", launch.kernel);
+  if (current_block != nullptr) fail("launches kernel ", launch.kernel);
   check_launch(grid.x > 0 && grid.y > 0 && grid.z > 0, launch, "a grid of ", to_string(grid), " blocks");
   check_launch(block.x > 0 && block.y > 0 && block.z > 0, launch, "blocks of ", to_string(block), " threads");
   check_launch(grid.x <= 0x7FFFFFFF && grid.y <= 65535 && grid.z <= 65535, launch, "a grid of ",
@@ -31,11 +31,6 @@ void check_launch(const Launch& launch) {
       launch, "blocks of ", to_string(block), " threads, expected at most 1024, and at most 64 along z");
   check_launch(launch.shared_bytes <= shared_bytes_limit(), launch, launch.shared_bytes,
                " bytes of dynamic shared memory, more than the ", shared_bytes_limit(), " of a block");
-}
-
-Index block_at(const Index& grid, std::uint64_t number) {
-  return {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
-          static_cast<unsigned>(number / grid.x / grid.y)};
 }
 
 // Runs the blocks of a launch; each OS thread takes the next blocks when it is free.
@@ -64,7 +59,7 @@ class Grid {
       Block& block = Block::of_this_thread();
       for (std::uint64_t i = next_.fetch_add(some); i < blocks_; i = next_.fetch_add(some)) {
         for (std::uint64_t end = std::min(i + some, blocks_); i < end && !failed_; ++i) {
-          block.run(launch_, block_at(launch_.grid, i));
+          block.run(launch_, index_of(i, launch_.grid));
         }
       }
     } catch (...) {
@@ -119,13 +114,11 @@ std::string kernel_name(std::string_view signature) {
 }
 
 void fail_alignment(const char* call, std::int64_t i, std::size_t bytes) {
-  current_block->fail(*current_thread, call, " at index ", i, ": misaligned address, ", bytes,
-                      " bytes are needed");
+  fail(call, " at index ", i, ": misaligned address, ", bytes, " bytes are needed");
 }
 
 void fail_width(const char* call, int width, Where where) {
-  current_block->fail(*current_thread, call, " in ", to_string(where), " with a width of ", width,
-                      ", expected a power of two up to 32");
+  fail(call, " in ", to_string(where), " with a width of ", width, ", expected a power of two up to 32");
 }
 
 }  // namespace stagegpt::gpu::emulation

@@ -45,9 +45,13 @@ std::chrono::steady_clock::time_point time_of(EventHandle event) {
   return *recorded->time();
 }
 
-void moves(const char* what, std::size_t bytes_read, std::size_t bytes_written) {
-  if (emulation::launch_observer != nullptr)
-    emulation::launch_observer->moves(what, bytes_read, bytes_written);
+// Submits work of the runtime, which reads and writes so many bytes of device memory.
+template <class Work>
+void submit_move(const char* call, std::size_t read, std::size_t written, StreamHandle stream, Work work) {
+  submit(stream, [=] {
+    if (emulation::launch_observer != nullptr) emulation::launch_observer->moves(call, read, written);
+    work();
+  });
 }
 
 }  // namespace
@@ -123,10 +127,7 @@ void copy_to_device(void* out, const void* in, std::size_t bytes, StreamHandle s
   ++device_counts.copies;
   memory.check_host_range(in, bytes, "copy_to_device");
   void* const to = memory.copied_range(out, bytes, "copy_to_device");
-  submit(stream, [=] {
-    moves("copy_to_device", 0, bytes);
-    std::memcpy(to, in, bytes);
-  });
+  submit_move("copy_to_device", 0, bytes, stream, [=] { std::memcpy(to, in, bytes); });
 }
 
 void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
@@ -135,10 +136,7 @@ void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle str
   ++device_counts.copies;
   memory.check_host_range(out, bytes, "copy_to_host");
   const void* const from = memory.copied_range(in, bytes, "copy_to_host");
-  submit(stream, [=] {
-    moves("copy_to_host", bytes, 0);
-    std::memcpy(out, from, bytes);
-  });
+  submit_move("copy_to_host", bytes, 0, stream, [=] { std::memcpy(out, from, bytes); });
 }
 
 void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
@@ -147,20 +145,14 @@ void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle s
   ++device_counts.copies;
   void* const to = memory.copied_range(out, bytes, "copy_on_device");
   const void* const from = memory.copied_range(in, bytes, "copy_on_device");
-  submit(stream, [=] {
-    moves("copy_on_device", bytes, bytes);
-    std::memmove(to, from, bytes);
-  });
+  submit_move("copy_on_device", bytes, bytes, stream, [=] { std::memmove(to, from, bytes); });
 }
 
 void set_zero(void* out, std::size_t bytes, StreamHandle stream) {
   if (bytes == 0) return;
   ++device_counts.fills;
   void* const to = emulation::device_memory().copied_range(out, bytes, "set_zero");
-  submit(stream, [=] {
-    moves("set_zero", 0, bytes);
-    std::memset(to, 0, bytes);
-  });
+  submit_move("set_zero", 0, bytes, stream, [=] { std::memset(to, 0, bytes); });
 }
 
 EventHandle make_event(EventKind kind) { return new Event{kind}; }

@@ -17,6 +17,16 @@ struct Index {
   unsigned x = 0, y = 0, z = 0;
 };
 
+// The place of number `number` in a grid or block of these extents: x first, then y, then z; and its number.
+inline Index index_of(std::uint64_t number, const Index& extents) {
+  const std::uint64_t row = number / extents.x;
+  return {static_cast<unsigned>(number % extents.x), static_cast<unsigned>(row % extents.y),
+          static_cast<unsigned>(row / extents.y)};
+}
+inline std::uint64_t number_of(const Index& index, const Index& extents) {
+  return index.x + extents.x * (index.y + std::uint64_t{extents.y} * index.z);
+}
+
 // suspended: at a barrier of compute capability 9.0 (barriers.h).
 enum class ThreadState : std::uint8_t { ready, running, at_barrier, at_warp_call, suspended, exited };
 

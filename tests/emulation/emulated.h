@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -83,6 +86,12 @@ using gpu::emulation::ThreadOrder;
 inline const auto kOrders = testing::Values(ThreadOrder{Order::forward, 0}, ThreadOrder{Order::reverse, 0},
                                             ThreadOrder{Order::random, 1}, ThreadOrder{Order::random, 2});
 
+// For EXPECT_EXIT: prints an error and exits with 2, or with 0 if it is empty.
+[[noreturn]] inline void exit_with(const std::string& error) {
+  std::fprintf(stderr, "%s\n", error.c_str());
+  std::exit(error.empty() ? 0 : 2);
+}
+
 // The message of the KernelError that run() throws; "" if it throws none.
 template <class Run>
 std::string error_of(const Run& run) {
@@ -101,6 +110,16 @@ void expect_error(const std::vector<std::string>& parts, const Run& run) {
   for (const std::string& part : parts) {
     EXPECT_NE(message.find(part), std::string::npos) << "no \"" << part << "\" in \"" << message << '"';
   }
+}
+
+// Expects that run() throws a KernelError whose message contains one of the parts: the thread order decides
+// which of several errors is met first.
+template <class Run>
+void expect_one_error(const std::vector<std::string>& parts, const Run& run) {
+  const std::string message = error_of(run);
+  EXPECT_TRUE(std::ranges::any_of(parts, [&](const std::string& part) {
+    return message.find(part) != std::string::npos;
+  })) << message;
 }
 
 }  // namespace stagegpt::test

@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <set>
 
-#include "common/base/error.h"
 #include "tests/emulation/emulated.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -74,16 +74,10 @@ void expect_from_environment(const char* value, ThreadOrder order) {
   std::exit(got.order == order.order && got.seed == order.seed ? 0 : 1);
 }
 
-// Opens the device as a program does at its start. Exits with 2 if the environment variable is malformed.
+// Opens the device as a program does at its start.
 void open_device_with(const char* value) {
   setenv("STAGEGPT_EMULATOR_ORDER", value, 1);
-  try {
-    open_device(0);
-    std::exit(0);
-  } catch (const UserError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    std::exit(2);
-  }
+  exit_with(refusal([] { open_device(0); }));
 }
 
 class EmulatedThreadOrderDeathTest : public testing::Test {

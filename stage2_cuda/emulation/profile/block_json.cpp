@@ -24,9 +24,7 @@ class Places {
   std::size_t number_of(const LineChain& chain) {
     const auto [found, is_new] = numbers_.try_emplace(chain, numbers_.size());
     if (is_new) {
-      Json lines = Json::array();
-      for (const SourceLine& line : chain) lines.push_back({{"file", line.file}, {"line", line.line}});
-      places_.push_back(std::move(lines));
+      places_.push_back(json_of(chain));
       lines_.insert(chain.begin(), chain.end());
     }
     return found->second;

@@ -19,9 +19,7 @@ for (const event of events) {
 }
 const eventAt = (column, warp) => barrierAt.get(column) ?? at[warp].get(column);
 const has = (mask, lane) => (mask >>> lane & 1) === 1;
-const count = mask => { let n = 0; for (let lane = 0; lane < 32; ++lane) n += mask >>> lane & 1; return n; };
 const taking = event => Array.from({length: 32}, (_, lane) => lane).filter(lane => has(event.mask, lane));
-const lanesMask = warp => lanesOf(warp) === 32 ? 0xFFFFFFFF : (1 << lanesOf(warp)) - 1;
 // The addresses of the lanes that take part.
 const addresses = event => event.addresses ?? taking(event).map((_, i) => event.first + i * event.stride);
 const colourOf = event => event.kind === "barrier" ? "--barrier" : event.kind === "warp call" ? "--call" :
@@ -116,7 +114,7 @@ function words() {
   if (event.kind === "warp call") {
     const rest = event.from_lanes ? `: ${shuffleWords(event)}. No memory is touched.` :
       event.call === "__syncwarp" ? ": the lanes wait for each other, and see each other's writes." : ": a call of all its lanes together.";
-    return [[`${step}, ${warp}, ${place(event)}: ${event.call} of ${plural(count(event.mask), "lane")}${rest}${idleWords(event)}`, false]];
+    return [[`${step}, ${warp}, ${place(event)}: ${event.call} of ${plural(taking(event).length, "lane")}${rest}${idleWords(event)}`, false]];
   }
   return [[`${step}, ${warp}, ${place(event)}: ${accessWords(event)}`, false], costWords(event), [idleWords(event), false]];
 }

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
-#include <optional>
+#include <regex>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,18 +12,6 @@
 
 namespace stagegpt::gpu::emulation {
 namespace {
-
-// Takes ":NUMBER" from the end of the text, if it ends so.
-std::optional<std::uint64_t> take_number(std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return std::nullopt;
-  const char* const end = text.data() + text.size();
-  std::uint64_t number = 0;
-  const auto [after, error] = std::from_chars(text.data() + colon + 1, end, number);
-  if (error != std::errc() || after != end) return std::nullopt;
-  text.resize(colon);
-  return number;
-}
 
 // The order of a segment's events: each lane's own order, and of those that it leaves open, the lowest lane's
 // event first. So diverged lanes follow each other, as on a GPU. `lanes` has the places of each lane's
@@ -80,19 +67,16 @@ bool BlockChoice::names(std::string_view launched) const {
 }
 
 BlockChoice parsed_block_choice(const std::string& text) {
-  BlockChoice choice{.kernel = text};
-  std::vector<std::uint64_t> numbers;  // from the last one
-  while (numbers.size() < 2) {
-    const std::optional<std::uint64_t> number = take_number(choice.kernel);
-    if (!number) break;
-    numbers.push_back(*number);
-  }
-  if (choice.kernel.empty() || choice.kernel.ends_with(':')) {
+  // The shortest kernel, which neither begins nor ends with a colon, behind which only numbers follow.
+  static const std::regex kChoice("([^:]|[^:].*?[^:])(?::([0-9]{1,18}))?(?::([0-9]{1,18}))?");
+  std::smatch parts;
+  if (!std::regex_match(text, parts, kChoice)) {
     user_error("--emulator-block: expected KERNEL[:LAUNCH[:BLOCK]], got \"", text, "\"");
   }
-  if (!numbers.empty()) choice.launch = numbers.back();
-  if (numbers.size() == 2) choice.block = numbers.front();
-  return choice;
+  const auto number = [&](std::size_t part) -> std::uint64_t {
+    return parts[part].matched ? std::stoull(parts[part]) : 0;
+  };
+  return {.kernel = parts[1].str(), .launch = number(2), .block = number(3)};
 }
 
 const PointerArgument* argument_at(const std::vector<PointerArgument>& arguments, std::uintptr_t address) {

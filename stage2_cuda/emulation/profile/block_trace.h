@@ -96,8 +96,7 @@ class BlockTrace {
   const std::vector<PointerArgument>& arguments() const { return arguments_; }  // by address
   const std::vector<TracedArray>& arrays() const { return arrays_; }
   std::size_t total_events() const { return total_; }
-  std::size_t most_events() const { return most_events_; }
-  // The events of the first columns, at most most_events(), by column and warp.
+  // The events of the first columns, at most those that are shown, by column and warp.
   std::vector<BlockEvent> first_events() const;
 
  private:

@@ -25,15 +25,12 @@ unsigned phase_wavefronts(const WarpAccess& access, unsigned mask) {
   return *std::ranges::max_element(counts);
 }
 
-}  // namespace
-
-Sectors sectors_of(const WarpAccess& access) {
+void add_sectors(AccessCounts& counts, const WarpAccess& access) {
   std::array<std::uintptr_t, kWarpSize> begins;
   unsigned lanes = 0;
   for_lanes(access.mask, [&](unsigned lane) { begins[lanes++] = access.address[lane]; });
   const auto end = begins.begin() + lanes;
   if (!std::is_sorted(begins.begin(), end)) std::sort(begins.begin(), end);
-  Sectors sectors;
   std::uintptr_t bytes = 0, seen = 0, next_sector = 0;  // before which all bytes, and sectors, are counted
   for (auto begin = begins.begin(); begin != end; ++begin) {
     const std::uintptr_t after = *begin + access.bytes;
@@ -41,42 +38,32 @@ Sectors sectors_of(const WarpAccess& access) {
     seen = std::max(seen, after);
     const std::uintptr_t first = std::max(*begin / kSectorBytes, next_sector);
     const std::uintptr_t behind = (after - 1) / kSectorBytes + 1;
-    if (behind > first) sectors.touched += static_cast<unsigned>(behind - first);
+    if (behind > first) counts.sectors += behind - first;
     next_sector = std::max(next_sector, behind);
   }
-  sectors.ideal = static_cast<unsigned>((bytes + kSectorBytes - 1) / kSectorBytes);
-  return sectors;
+  counts.ideal_sectors += (bytes + kSectorBytes - 1) / kSectorBytes;
 }
 
-Wavefronts wavefronts_of(const WarpAccess& access) {
+void add_wavefronts(AccessCounts& counts, const WarpAccess& access) {
   const unsigned phase_lanes = access.bytes <= 4 ? 32 : access.bytes <= 8 ? 16 : 8;
   const unsigned first_phase = phase_lanes == 32 ? ~0U : (1U << phase_lanes) - 1;
-  Wavefronts result;
   for (unsigned begin = 0; begin < kWarpSize; begin += phase_lanes) {
     const unsigned mask = access.mask & first_phase << begin;
     if (mask == 0) continue;
     const unsigned wavefronts = phase_wavefronts(access, mask);
-    result.count += wavefronts;
-    result.ideal += 1;
-    result.ways = std::max(result.ways, wavefronts);
+    counts.wavefronts += wavefronts;
+    ++counts.ideal_wavefronts;
+    counts.ways = std::max(counts.ways, wavefronts);
   }
-  return result;
 }
+
+}  // namespace
 
 void AccessCounts::add(const WarpAccess& access, unsigned existing) {
   ++requests;
   lanes += static_cast<Count>(std::popcount(access.mask));
   existing_lanes += existing;
-  if (shared) {
-    const Wavefronts own = wavefronts_of(access);
-    wavefronts += own.count;
-    ideal_wavefronts += own.ideal;
-    ways = std::max(ways, own.ways);
-  } else {
-    const Sectors own = sectors_of(access);
-    sectors += own.touched;
-    ideal_sectors += own.ideal;
-  }
+  shared ? add_wavefronts(*this, access) : add_sectors(*this, access);
 }
 
 void AccessCounts::add(const AccessCounts& other) {

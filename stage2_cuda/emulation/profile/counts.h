@@ -26,21 +26,9 @@ namespace stagegpt::gpu::emulation {
 struct WarpAccess {
   unsigned mask = 0;   // the lanes that take part
   unsigned bytes = 0;  // of each lane
+  // In shared memory, they count from the beginning of the block's.
   std::array<std::uintptr_t, kWarpSize> address = {};
 };
-
-struct Sectors {
-  unsigned touched = 0, ideal = 0;
-};
-Sectors sectors_of(const WarpAccess& access);
-
-struct Wavefronts {
-  unsigned count = 0;  // of all phases
-  unsigned ideal = 0;  // one for each phase that has a lane
-  unsigned ways = 0;   // the most of a phase
-};
-// Addresses count from the beginning of the block's shared memory.
-Wavefronts wavefronts_of(const WarpAccess& access);
 
 using Count = std::uint64_t;
 
@@ -57,8 +45,8 @@ struct AccessCounts {
   Count requests = 0, lanes = 0;               // warp accesses, and the lanes that took part
   Count existing_lanes = 0;                    // the lanes that the warps of these requests have
   Count sectors = 0, ideal_sectors = 0;        // of global memory
-  Count wavefronts = 0, ideal_wavefronts = 0;  // of shared memory
-  unsigned ways = 0;                           // the worst bank conflict
+  Count wavefronts = 0, ideal_wavefronts = 0;  // of shared memory; ideal: one for each phase that has a lane
+  unsigned ways = 0;                           // the worst bank conflict: the most wavefronts of a phase
 
   void add(const WarpAccess& access, unsigned existing);
   void add(const AccessCounts& other);
@@ -66,9 +54,7 @@ struct AccessCounts {
 
 // Barriers, warp calls, products and copies of one line.
 struct CallCounts {
-  std::string call;
-  std::string line;  // "reduce.cuh:91"
-  Count calls = 0;   // of a block, a warp or, to start a copy, a lane
+  Count calls = 0;  // of a block, a warp or, to start a copy, a lane
   Count lanes = 0;
 };
 
@@ -112,7 +98,7 @@ struct KernelCounts {
   unsigned block_threads = 0;                                         // of the last launch
   std::size_t shared_bytes = 0;                                       // the most of a block
   std::map<std::pair<Instruction, unsigned>, AccessCounts> accesses;  // by bytes, too: a copy's may differ
-  std::map<std::pair<std::string, std::string>, CallCounts> calls;    // by call and line
+  std::map<std::pair<std::string, std::string>, CallCounts> calls;    // by call and line, as "reduce.cuh:91"
   std::map<std::size_t, Traffic> arguments;                           // by number of the pointer argument
   void add(Instruction instruction, const AccessCounts& request) {
     const auto [counts, is_new] = accesses.try_emplace({instruction, request.bytes}, request);

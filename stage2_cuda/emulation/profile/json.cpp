@@ -5,12 +5,6 @@
 namespace stagegpt::gpu::emulation {
 namespace {
 
-Json json_of(const LineChain& chain) {
-  Json lines = Json::array();
-  for (const SourceLine& line : chain) lines.push_back({{"file", line.file}, {"line", line.line}});
-  return lines;
-}
-
 Json json_of(const LineAccess& access) {
   const AccessCounts& counts = access.counts;
   Json row = {{"lines", json_of(access.chain)}, {"memory", counts.shared ? "shared" : "global"},
@@ -100,6 +94,12 @@ Json json_of(const Totals& totals) {
 }
 
 }  // namespace
+
+Json json_of(const LineChain& chain) {
+  Json lines = Json::array();
+  for (const SourceLine& line : chain) lines.push_back({{"file", line.file}, {"line", line.line}});
+  return lines;
+}
 
 Json totals_of(const Summary& summary) {
   Json kernels = Json::object();

@@ -1,27 +1,18 @@
 #include "stage2_cuda/emulation/profile/occupancy.h"
 
-#include <cxxabi.h>
-
+#include <algorithm>
 #include <array>
+#include <boost/core/demangle.hpp>
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 
 #include "stage2_cuda/emulation/settings.h"
 #include "stage2_cuda/emulation/thread.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {
-
-std::string demangled(const std::string& symbol) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> name(
-      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), std::free);
-  return name == nullptr ? symbol : name.get();
-}
 
 // "void gpu::sum_kernel<float, 4>(float*)" without the type and the parameters.
 std::string_view without_signature(std::string_view function) {
@@ -77,7 +68,7 @@ ResourceTable parsed_resources(std::istream& in) {
     if (const std::size_t entry = line.find(kEntry); entry != std::string::npos) {
       const std::size_t begin = entry + kEntry.size();
       const std::string symbol = line.substr(begin, line.find('\'', begin) - begin);
-      kernel = &table[plain_name(without_signature(demangled(symbol)))];
+      kernel = &table[plain_name(without_signature(boost::core::demangle(symbol.c_str())))];
     } else if (kernel != nullptr && line.find("bytes spill stores") != std::string::npos) {
       kernel->spill_bytes =
           number_before(line, " bytes spill stores") + number_before(line, " bytes spill loads");
@@ -128,6 +119,7 @@ Occupancy occupancy_of(unsigned block_threads, std::size_t shared_bytes, unsigne
 
   const std::size_t warps = (block_threads + kWarpSize - 1) / kWarpSize;
   if (warps == 0) return {};
+  const std::size_t registers_of_warp = rounded_up(std::size_t{registers} * kWarpSize, kRegistersUnit);
   struct Limit {
     std::size_t blocks;
     const char* name;
@@ -135,14 +127,10 @@ Occupancy occupancy_of(unsigned block_threads, std::size_t shared_bytes, unsigne
   const std::array limits = {
       Limit{most_threads / (warps * kWarpSize), "threads"},
       Limit{bytes / std::max(rounded_up(shared_bytes + reserved, bytes_unit), bytes_unit), "shared memory"},
-      Limit{most_blocks, "blocks"}};
-  Limit least = limits.front();
-  for (const Limit& limit : limits) least = limit.blocks < least.blocks ? limit : least;
-  if (registers > 0) {
-    const std::size_t of_warp = rounded_up(std::size_t{registers} * kWarpSize, kRegistersUnit);
-    const std::size_t by_registers = kRegisters / kParts / of_warp * kParts / warps;
-    if (by_registers < least.blocks) least = {by_registers, "registers"};
-  }
+      Limit{most_blocks, "blocks"},
+      Limit{registers == 0 ? most_blocks : kRegisters / kParts / registers_of_warp * kParts / warps,
+            "registers"}};
+  const Limit& least = *std::ranges::min_element(limits, {}, &Limit::blocks);  // the first of equal ones
   return {static_cast<unsigned>(least.blocks), least.name};
 }
 

@@ -1,8 +1,8 @@
-#include <cstdio>
 #include <map>
 #include <set>
 
 #include "common/base/error.h"
+#include "common/base/grouped.h"
 #include "stage2_cuda/emulation/profile/writers.h"
 #include "tools/page/document.h"
 
@@ -22,12 +22,6 @@ details { margin: 0.75rem 0; } summary { cursor: pointer; font-weight: 600; over
 }
 )css";
 
-std::string decimals(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.2f", value);
-  return text;
-}
-
 // One access, in words: "16 × read 4 bytes: 8.00 sectors, 50 % efficient".
 std::string described(const LineAccess& access) {
   const AccessCounts& c = access.counts;
@@ -35,10 +29,10 @@ std::string described(const LineAccess& access) {
   std::string text =
       concat(c.requests, " × ", c.shared ? "shared " : "", name_of(c.kind), ' ', c.bytes, " bytes: ");
   if (c.shared) {
-    text +=
-        concat(decimals(static_cast<double>(c.wavefronts) / requests), " wavefronts, worst ", c.ways, "-way");
+    text += concat(grouped(static_cast<double>(c.wavefronts) / requests, 2), " wavefronts, worst ", c.ways,
+                   "-way");
   } else {
-    text += concat(decimals(static_cast<double>(c.sectors) / requests), " sectors, ",
+    text += concat(grouped(static_cast<double>(c.sectors) / requests, 2), " sectors, ",
                    static_cast<int>(100 * sector_efficiency(c)), " % efficient");
   }
   text += concat(", ", static_cast<int>(100 * active_lanes(c)), " % of lanes");
@@ -97,7 +91,7 @@ std::string page_of(const Summary& summary, bool has_block) {
     out += concat("<details><summary>", escaped(kernel.name), ": ", kernel.counts->launches, " launches, ",
                   kernel.global_total.sectors, " sectors, ",
                   static_cast<int>(100 * sector_efficiency(kernel.global_total)), " % efficient, conflicts ",
-                  decimals(conflict_factor(kernel.shared_total)), "</summary>\n", source_of(kernel),
+                  grouped(conflict_factor(kernel.shared_total), 2), "</summary>\n", source_of(kernel),
                   "</details>\n");
   }
   return out +

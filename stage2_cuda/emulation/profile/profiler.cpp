@@ -92,9 +92,8 @@ void Profiler::begin_block(const Block& block) {
   shared_begin_ = reinterpret_cast<std::uintptr_t>(block.shared().begin());
   ++kernel_->blocks;
   kernel_->block_threads = block.threads();
-  const Index grid = block.launch().grid, at = block.index();
-  const unsigned number = at.x + grid.x * (at.y + grid.y * at.z);
-  shadow_.begin_block(number);
+  const std::uint64_t number = number_of(block.index(), block.launch().grid);
+  shadow_.begin_block(static_cast<std::uint32_t>(number));
   tracing_ = trace_ && trace_->begin_block(block, number);
 }
 
@@ -171,10 +170,8 @@ void Profiler::fence() {
 }
 
 std::string Profiler::name_of(std::uint32_t block, std::uint16_t thread) const {
-  const Index grid = launch_->grid, shape = launch_->block;
-  return concat("block ", to_string({block % grid.x, block / grid.x % grid.y, block / grid.x / grid.y}),
-                ", thread ",
-                to_string({thread % shape.x, thread / shape.x % shape.y, thread / shape.x / shape.y}));
+  return concat("block ", to_string(index_of(block, launch_->grid)), ", thread ",
+                to_string(index_of(thread, launch_->block)));
 }
 
 void Profiler::report_race(const Stamp& first, std::uintptr_t address, Kind kind, Instruction caller) {

@@ -9,6 +9,7 @@
 
 namespace stagegpt::gpu::emulation {
 
+Json json_of(const LineChain& chain);
 Json json_of(const Summary& summary);          // report.json
 Json totals_of(const Summary& summary);        // sums of each kernel and of all, without source lines
 std::string table_of(const Summary& summary);  // report.txt

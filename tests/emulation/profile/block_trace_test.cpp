@@ -2,14 +2,13 @@
 #include "stage2_cuda/emulation/profile/block_trace.h"
 
 #include <bit>
-#include <functional>
 #include <map>
 
-#include "common/base/error.h"
 #include "common/base/json.h"
 #include "stage2_cuda/emulation/profile/writers.h"
 #include "tests/emulation/profile/patterns.cuh"
 #include "tests/emulation/profile/profiled.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -39,15 +38,6 @@ class BlockTraceTest : public ProfileTest {
   }
 };
 
-std::string refusal(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "none";
-}
-
 // Columns count the events of a warp; the barrier stands behind the last event of all warps, and the warps
 // begin again behind it. The numbers are the lanes that take part.
 TEST_F(BlockTraceTest, events_stand_between_barriers) {
@@ -68,28 +58,25 @@ TEST_F(BlockTraceTest, events_stand_between_barriers) {
 
 // What the page shows is what the report counts: of a launch of one block, the sums by instruction are equal.
 TEST_F(BlockTraceTest, its_requests_are_those_of_the_report) {
-  const auto expect_equal_sums = [&] {
-    std::map<Instruction, AccessCounts> sums;
-    for (const BlockEvent& event : events()) {
-      if (event.type != BlockEvent::Type::access) continue;
-      const auto [sum, is_new] = sums.try_emplace(event.instruction, event.counts);
-      if (!is_new) sum->second.add(event.counts);
-    }
-    ASSERT_EQ(sums.size(), kernel().accesses.size());
-    for (const auto& [access, counts] : kernel().accesses) {
-      const AccessCounts& sum = sums.at(access.first);
-      EXPECT_EQ(sum.requests, counts.requests);
-      EXPECT_EQ(sum.lanes, counts.lanes);
-      EXPECT_EQ(sum.existing_lanes, counts.existing_lanes);
-      EXPECT_EQ(sum.sectors, counts.sectors);
-      EXPECT_EQ(sum.ideal_sectors, counts.ideal_sectors);
-      EXPECT_EQ(sum.wavefronts, counts.wavefronts);
-      EXPECT_EQ(sum.ideal_wavefronts, counts.ideal_wavefronts);
-    }
-  };
   trace("phases");
   run_phases(out_.data(), in_.data());
-  expect_equal_sums();
+  std::map<Instruction, AccessCounts> sums;
+  for (const BlockEvent& event : events()) {
+    if (event.type != BlockEvent::Type::access) continue;
+    const auto [sum, is_new] = sums.try_emplace(event.instruction, event.counts);
+    if (!is_new) sum->second.add(event.counts);
+  }
+  ASSERT_EQ(sums.size(), kernel().accesses.size());
+  for (const auto& [access, counts] : kernel().accesses) {
+    const AccessCounts& sum = sums.at(access.first);
+    EXPECT_EQ(sum.requests, counts.requests);
+    EXPECT_EQ(sum.lanes, counts.lanes);
+    EXPECT_EQ(sum.existing_lanes, counts.existing_lanes);
+    EXPECT_EQ(sum.sectors, counts.sectors);
+    EXPECT_EQ(sum.ideal_sectors, counts.ideal_sectors);
+    EXPECT_EQ(sum.wavefronts, counts.wavefronts);
+    EXPECT_EQ(sum.ideal_wavefronts, counts.ideal_wavefronts);
+  }
 }
 
 // Lane i does i rounds. The requests of a round follow those of the round before.
