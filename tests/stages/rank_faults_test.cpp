@@ -95,7 +95,7 @@ TEST_P(Faults, ARankThatStallsIsNamed) {
 // After the last step, rank 0 writes a sample while the other waits.
 TEST_P(FaultsOfStage1, ARankThatStallsInTheLastSampleIsNamed) {
   const ProgramResult result =
-      train(2, {"--watchdog-seconds", "2", "--steps", "2", "--max-new-tokens", "1000000"},
+      train(2, words("--watchdog-seconds 2 --steps 2 --max-new-tokens 1000000"),
             {.signal_after = "trained in", .instead = [&](pid_t) {
                std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the sample has begun
                signal_rank(0, SIGSTOP);
@@ -196,8 +196,8 @@ TEST_P(Faults, ARankWithoutMemoryEndsAll) {
 }
 
 TEST_P(Faults, WhatIsNotFiniteEndsAllAndIsToldOnce) {
-  const ProgramResult result = train(
-      3, {"--learning-rate", "1e30", "--lr-schedule", "constant", "--warmup-steps", "0", "--grad-clip", "0"});
+  const ProgramResult result =
+      train(3, words("--learning-rate 1e30 --lr-schedule constant --warmup-steps 0 --grad-clip 0"));
   EXPECT_EQ(result.exit_code, 1);
   const std::size_t told = result.errors.find("is not finite (loss");
   ASSERT_NE(told, std::string::npos) << result.errors;
@@ -265,8 +265,7 @@ TEST_P(FaultsOfStage1, ATraceThatCannotBeWrittenEndsAllAndIsToldOnce) {
   EXPECT_EQ(train(2, {"--stop-after", "10"}).exit_code, 0);
   directory_.write("run/traces", "no directory");
   const ProgramResult result = run_mpi(
-      ranks_of(2, GetParam()) + Arguments{"--resume", "run", "--stop-after", "20", "--trace-steps", "1"},
-      directory_.path());
+      ranks_of(2, GetParam()) + words("--resume run --stop-after 20 --trace-steps 1"), directory_.path());
   EXPECT_EQ(result.exit_code, 1);
   const std::size_t told = result.errors.find("cannot create \"run/traces");
   ASSERT_NE(told, std::string::npos) << result.errors;
