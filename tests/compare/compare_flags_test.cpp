@@ -11,6 +11,7 @@ namespace {
 using Arguments = std::vector<std::string>;
 using stagegpt::test::ProgramResult;
 using stagegpt::test::operator+;
+using stagegpt::test::words;
 
 class CompareFlagsTest : public FakeStages {
  protected:
@@ -72,8 +73,7 @@ TEST_F(CompareFlagsTest, LimitsAreThoseOfThePrecision) {
   for (const char* name : {"stage0_train", "stage1_train"})
     stage(name, {.help = FakeProgram{}.help + "; echo '  --precision P'"});
   metrics("stage1_train", {4, 3, 2 * (1 + 7e-3)});
-  const Arguments flags = {
-      "--output", "report", "--stages", "0,1", "--repeats", "1", "--no-reproducible-pass"};
+  const Arguments flags = words("--output report --stages 0,1 --repeats 1 --no-reproducible-pass");
   for (const auto& [precision, code] : {std::pair{"f32", 1}, {"tf32", 1}, {"bf16", 0}}) {
     const ProgramResult result = run(flags + Arguments{"--overwrite", "--", "--precision", precision});
     EXPECT_EQ(result.exit_code, code) << precision << result.errors << result.output;
@@ -171,7 +171,7 @@ TEST_F(CompareFlagsTest, SetTheExperiment) {
 }
 
 TEST_F(CompareFlagsTest, ChooseTheContestants) {
-  const Arguments flags = {"--output", "report", "--overwrite", "--repeats", "1"};
+  const Arguments flags = words("--output report --overwrite --repeats 1");
   EXPECT_EQ(run(flags + Arguments{"--stages", "2", "--emulated"}).exit_code, 0);
   EXPECT_EQ(labels(), (Arguments{"Stage 2, emulated", "Stage 2, emulated, reproducible"}));
   EXPECT_EQ(run(flags + Arguments{"--stages", "2", "--no-reproducible-pass"}).exit_code, 0);
@@ -180,14 +180,12 @@ TEST_F(CompareFlagsTest, ChooseTheContestants) {
   EXPECT_EQ(labels(), (Arguments{"Stage 1, 1 rank, batch 8", "Stage 1, 2 ranks, batch 16"}));
   fs::create_directory(folder() / "other");
   stage("other/stage0_train");
-  EXPECT_EQ(run(flags + Arguments{"--stages", "0", "--no-reproducible-pass", "--against", "other"}).exit_code,
-            0);
+  EXPECT_EQ(run(flags + words("--stages 0 --no-reproducible-pass --against other")).exit_code, 0);
   EXPECT_EQ(labels(), (Arguments{"Stage 0, other build", "Stage 0"}));
 }
 
 TEST_F(CompareFlagsTest, LeaveOutTheTimelines) {
-  const Arguments once = {"--output", "report",    "--overwrite", "--stages",
-                          "0",        "--repeats", "1",           "--no-reproducible-pass"};
+  const Arguments once = words("--output report --overwrite --stages 0 --repeats 1 --no-reproducible-pass");
   const auto timeline = [&] { return results()["contestants"][0]["timeline"]; };
   EXPECT_EQ(run(once).exit_code, 0);
   EXPECT_EQ(timeline()["failure"], "\"stage0_train\" has no --profile");
@@ -197,8 +195,7 @@ TEST_F(CompareFlagsTest, LeaveOutTheTimelines) {
 
 TEST_F(CompareFlagsTest, EndAContestantThatTakesTooLong) {
   stage("stage0_train", {.train = "exec sleep 60"});
-  EXPECT_EQ(run({"--output", "report", "--stages", "0", "--repeats", "1", "--no-reproducible-pass",
-                 "--timeout-seconds", "3"})
+  EXPECT_EQ(run(words("--output report --stages 0 --repeats 1 --no-reproducible-pass --timeout-seconds 3"))
                 .exit_code,
             1);
   const std::string failure = results()["contestants"][0]["failure"];
@@ -209,8 +206,8 @@ TEST_F(CompareFlagsTest, DivideTheModel) {
   FakeProgram with_grids;
   with_grids.help += "; echo '  --tensor-parallel N'; echo '  --pipeline-parallel N'";
   stage("stage1_train", with_grids);
-  ASSERT_EQ(run({"--output", "report", "--repeats", "1", "--stages", "0,1", "--no-reproducible-pass",
-                 "--ranks", "4", "--tensor-parallel", "1,2", "--pipeline-parallel", "2"})
+  ASSERT_EQ(run(words("--output report --repeats 1 --stages 0,1 --no-reproducible-pass --ranks 4 "
+                      "--tensor-parallel 1,2 --pipeline-parallel 2"))
                 .exit_code,
             0);
   EXPECT_EQ(labels(),
@@ -235,8 +232,8 @@ TEST_F(CompareFlagsTest, DivideAModelThatIsTraced) {
   with_grids.help += "; echo '  --tensor-parallel N'";
   stage("stage1_train", with_grids);
   metrics("stage1_train", {4, 3, 1});
-  const ProgramResult result = run({"--output", "report", "--repeats", "1", "--stages", "0,1", "--ranks", "2",
-                                    "--tensor-parallel", "2", "--no-reproducible-pass"});
+  const ProgramResult result = run(
+      words("--output report --repeats 1 --stages 0,1 --ranks 2 --tensor-parallel 2 --no-reproducible-pass"));
   EXPECT_EQ(result.exit_code, 1);
   const std::string calls = stagegpt::test::read_bytes(folder() / "calls");
   EXPECT_NE(calls.find("--tensor-parallel 2 --run-dir report/runs/stage1-2-ranks-tensor-2-batch-8-traced "
@@ -260,8 +257,7 @@ TEST_F(CompareFlagsTest, AreRefused) {
   directory_.write("settings.json", "[1]");
   EXPECT_EQ(refused({"--config", "settings.json"}),
             "compare_stages: --config: \"settings.json\": expected a JSON object\n");
-  EXPECT_EQ(
-      run({"--output", "report", "--stages", "0", "--repeats", "1", "--no-reproducible-pass"}).exit_code, 0);
+  EXPECT_EQ(run(words("--output report --stages 0 --repeats 1 --no-reproducible-pass")).exit_code, 0);
   EXPECT_EQ(refused({"--stages", "0"}),
             "compare_stages: --output: \"report\" contains a comparison; --overwrite replaces it\n");
 }

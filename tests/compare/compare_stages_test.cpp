@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 using Arguments = std::vector<std::string>;
 
 // The arguments after "--": a model so small that even the emulator takes less than a second for its steps.
-const Arguments kTiny = {"--", "--n-layer",    "1", "--n-head", "1", "--n-embd", "16", "--block-size",
-                         "8",  "--batch-size", "8", "--steps",  "4"};
+const Arguments kTiny =
+    words("-- --n-layer 1 --n-head 1 --n-embd 16 --block-size 8 --batch-size 8 --steps 4");
 
 class CompareStages : public testing::Test {
  protected:
@@ -80,7 +80,7 @@ TEST_F(CompareStages, ComparesTracesOfEarlierRuns) {
 
 TEST_F(CompareStages, AllStagesAgree) {
   timelines_ = true;
-  const ProgramResult result = run(Arguments{"--output", "report", "--repeats", "2", "--emulated"} + kTiny);
+  const ProgramResult result = run(words("--output report --repeats 2 --emulated") + kTiny);
   ASSERT_EQ(result.exit_code, 0) << result.errors << result.output;
   const nlohmann::json json = results();
   EXPECT_EQ(json["passed"], true);
@@ -123,18 +123,16 @@ TEST_F(CompareStages, AllStagesAgree) {
   }
 
   EXPECT_EQ(run(Arguments{"--output", "report"} + kTiny).exit_code, 2);  // a report is not overwritten
-  const ProgramResult again =
-      run(Arguments{"--output", "report", "--overwrite", "--stages", "0", "--json"} + kTiny);
+  const ProgramResult again = run(words("--output report --overwrite --stages 0 --json") + kTiny);
   EXPECT_EQ(again.exit_code, 0) << again.errors;
   EXPECT_EQ(nlohmann::json::parse(again.output)["contestants"].size(), 2u);
 }
 
 // Losses and norms of a model that four ranks hold together, within the limits for rounding.
 TEST_F(CompareStages, GridsAgree) {
-  const ProgramResult result =
-      run(Arguments{"--output", "report", "--emulated", "--stages", "0,1,3", "--ranks", "4", "--repeats", "1",
-                    "--no-reproducible-pass", "--tensor-parallel", "2", "--pipeline-parallel", "2"} +
-          kTiny + Arguments{"--n-layer", "2", "--n-head", "2", "--grad-accumulation", "2"});
+  const ProgramResult result = run(words("--output report --emulated --stages 0,1,3 --ranks 4 --repeats 1 "
+                                         "--no-reproducible-pass --tensor-parallel 2 --pipeline-parallel 2") +
+                                   kTiny + words("--n-layer 2 --n-head 2 --grad-accumulation 2"));
   ASSERT_EQ(result.exit_code, 0) << result.errors << result.output;
   const nlohmann::json json = results();
   ASSERT_EQ(json["contestants"].size(), 3u);
@@ -169,9 +167,8 @@ TEST_F(CompareStages, NamesTheStageAndTheStepThatDisagree) {
 }
 
 TEST_F(CompareStages, KeepsWhatIsDoneWhenItIsInterrupted) {
-  const ProgramResult result =
-      run(Arguments{"--output", "report", "--stages", "0", "--repeats", "1000"} + kTiny,
-          {.signal_after = "run 2", .signals = {SIGINT}});
+  const ProgramResult result = run(words("--output report --stages 0 --repeats 1000") + kTiny,
+                                   {.signal_after = "run 2", .signals = {SIGINT}});
   EXPECT_EQ(result.exit_code, 1) << result.errors;
   const nlohmann::json json = results();
   EXPECT_EQ(json["interrupted"], true);
@@ -184,9 +181,9 @@ TEST_F(CompareStages, KeepsWhatIsDoneWhenItIsInterrupted) {
 
 TEST_F(CompareStages, RefusesWhatCannotBe) {
   expect_refused({"--output", "report", "--scaling", "sideways"}, "--scaling");
-  expect_refused({"--output", "report", "--stages", "0", "--config", "nowhere"}, "--config");
-  expect_refused({"--output", "report", "--stages", "0", "--", "--stpes", "3"}, "did you mean --steps");
-  expect_refused({"--output", "report", "--stages", "0", "--", "--n-head", "3"}, "--n-embd");
+  expect_refused(words("--output report --stages 0 --config nowhere"), "--config");
+  expect_refused(words("--output report --stages 0 -- --stpes 3"), "did you mean --steps");
+  expect_refused(words("--output report --stages 0 -- --n-head 3"), "--n-embd");
 }
 
 }  // namespace

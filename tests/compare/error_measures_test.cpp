@@ -68,14 +68,6 @@ TEST(AdamNoise, AllowsTenTimesTheLargestDifferenceOfWeightsAfterTheirStep) {
   EXPECT_EQ(noise.allowance(), 0);
 }
 
-// Each element counts as at least 0.1 in the norm: a vector of four elements has at least the norm 0.2.
-TEST(AdamNoise, MeasuresSmallVectorsByATenthOfAnElement) {
-  AdamNoise noise;
-  noise.add_weights(Floats{0.5f, 0, 0, 0}, Floats{0, 0, 0, 0}, true);
-  noise.next_step();
-  EXPECT_DOUBLE_EQ(noise.allowance(), 10 * 0.5 / 0.2);
-}
-
 // The values of a tensor after remove_softmax_invariant().
 Floats seen(const std::string& tensor, const std::vector<std::int64_t>& shape, Floats values) {
   remove_softmax_invariant(tensor, shape, values);

@@ -17,27 +17,22 @@ namespace stagegpt::compare::test {
 namespace {
 
 using Texts = std::vector<std::string>;
+using stagegpt::test::words;
 
 Texts flags(const Texts& configuration, const Texts& handed_on) {
   return experiment_flags(FlagList::parse(configuration), FlagList::parse(handed_on)).arguments();
 }
 
 TEST(ExperimentFlags, AreThoseOfASmallModelAndOfTrainingAlone) {
-  const Texts never = {"--eval-every",     "1000000000", "--checkpoint-every", "1000000000",
-                       "--val-fraction",   "0",          "--sample-every",     "0",
-                       "--max-new-tokens", "0"};
-  Texts small = {"--data",       "data/dummy.txt",
-                 "--tokenizer",  "char",
-                 "--n-layer",    "2",
-                 "--n-head",     "2",
-                 "--n-embd",     "64",
-                 "--block-size", "32",
-                 "--batch-size", "8",
-                 "--steps",      "20"};
+  const Texts never = words(
+      "--eval-every 1000000000 --checkpoint-every 1000000000 --val-fraction 0 --sample-every 0 "
+      "--max-new-tokens 0");
+  Texts small = words(
+      "--data data/dummy.txt --tokenizer char --n-layer 2 --n-head 2 --n-embd 64 --block-size 32 "
+      "--batch-size 8 --steps 20");
   small.insert(small.end(), never.begin(), never.end());
   EXPECT_EQ(flags({}, {}), small);
-  Texts gpt2 = {"--data", "data/dummy.txt", "--tokenizer", "char",    "--batch-size",
-                "8",      "--steps",        "20",          "--model", "gpt2"};
+  Texts gpt2 = words("--data data/dummy.txt --tokenizer char --batch-size 8 --steps 20 --model gpt2");
   gpt2.insert(gpt2.end(), never.begin(), never.end());
   EXPECT_EQ(flags({"--model", "gpt2"}, {}), gpt2);
   EXPECT_EQ(flags({}, {"--model", "gpt2"}), gpt2);
@@ -79,7 +74,7 @@ TEST(ParseNumbers, GivesThemInOrderAndOnce) {
 }
 
 TEST(FlagLists, AreReadFromACommandLine) {
-  const FlagList list = FlagList::parse(Texts{"--a", "1", "-2", "--b=x=y", "--c", "--", "--d="});
+  const FlagList list = FlagList::parse(words("--a 1 -2 --b=x=y --c -- --d="));
   EXPECT_EQ(list.arguments(), (Texts{"--a", "1", "-2", "--b", "x=y", "--c", "--", "--d", ""}));
   EXPECT_EQ(list.value("--a"), "1");
   EXPECT_EQ(list.value("--d"), "");
@@ -96,11 +91,10 @@ TEST(FlagLists, AreReadFromACommandLine) {
 TEST(FlagLists, AreReadFromSettings) {
   const nlohmann::json settings =
       nlohmann::json::parse(R"({"a_b":"x","b":2,"c":0.5,"d":true,"e":false,"f":null,"derived":{"g":1}})");
-  EXPECT_EQ(FlagList::of_settings(settings).arguments(),
-            (Texts{"--a-b", "x", "--b", "2", "--c", "0.5", "--d"}));
+  EXPECT_EQ(FlagList::of_settings(settings).arguments(), words("--a-b x --b 2 --c 0.5 --d"));
   FlagList all = {{"--f", {"1"}}, {"--e", {}}, {"--b", {"1"}}};
   all.update(FlagList::of_settings(settings));
-  EXPECT_EQ(all.arguments(), (Texts{"--e", "--b", "2", "--a-b", "x", "--c", "0.5", "--d"}));
+  EXPECT_EQ(all.arguments(), words("--e --b 2 --a-b x --c 0.5 --d"));
   EXPECT_EQ(message<UserError>([] { FlagList::of_settings(nlohmann::json::array()); }),
             "expected a JSON object");
   EXPECT_EQ(message<UserError>([] {

@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "tests/compare/made_comparison.h"
+#include "tests/support/program.h"
 #include "tests/support/refusal.h"
 #include "tools/compare/stage_programs.h"
 
@@ -12,6 +13,7 @@ namespace stagegpt::compare::test {
 namespace {
 
 using Texts = std::vector<std::string>;
+using stagegpt::test::words;
 
 Experiment experiment(Mode mode, const std::vector<std::int64_t>& ranks) {
   Experiment experiment;
@@ -195,8 +197,8 @@ TEST(Flags, AreReplacedByAConfigurationAndByThoseHandedOn) {
                                                         {"no_fused", true},
                                                         {"overfit_batch", false},
                                                         {"min_lr", nullptr}});
-  const FlagList flags = experiment_flags(
-      configuration, FlagList::parse(Texts{"--n-embd=32", "--data", "a", "b", "--steps", "7"}));
+  const FlagList flags =
+      experiment_flags(configuration, FlagList::parse(words("--n-embd=32 --data a b --steps 7")));
   EXPECT_EQ(flags.value("--n-layer"), "3");
   EXPECT_EQ(flags.value("--n-embd"), "32");
   EXPECT_EQ(flags.value("--dropout"), "0.1");
@@ -231,8 +233,8 @@ TEST(Flags, OfTheDefaultSizesGiveWayToAModel) {
 
 // Validation, samples and checkpoints are switched off, because they would add to the measured time.
 TEST(Flags, AskForTrainingAlone) {
-  const FlagList asked = FlagList::parse(
-      Texts{"--eval-every", "5", "--checkpoint-every", "5", "--sample-every", "5", "--max-new-tokens", "5"});
+  const FlagList asked =
+      FlagList::parse(words("--eval-every 5 --checkpoint-every 5 --sample-every 5 --max-new-tokens 5"));
   const FlagList flags = experiment_flags(FlagList::of_settings({{"val_fraction", 0.5}}), asked);
   EXPECT_EQ(flags.value("--eval-every"), "1000000000");
   EXPECT_EQ(flags.value("--checkpoint-every"), "1000000000");
@@ -242,7 +244,7 @@ TEST(Flags, AskForTrainingAlone) {
 }
 
 TEST(Flags, ThatOnlySomeStagesKnowAreGivenToThose) {
-  const FlagList flags = FlagList::parse(Texts{"--steps", "7", "--comm", "flat", "--stpes", "8"});
+  const FlagList flags = FlagList::parse(words("--steps 7 --comm flat --stpes 8"));
   EXPECT_EQ(flags.known_to({"--steps"}, {"--steps", "--comm"}).arguments(),
             (Texts{"--steps", "7", "--stpes", "8"}));
 }

@@ -10,6 +10,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 using Environment = std::vector<std::pair<std::string, std::string>>;
+using stagegpt::test::words;
 
 class StageProgramsTest : public FakeStages {
  protected:
@@ -43,7 +44,7 @@ constexpr const char* kNoMpirun =
 constexpr const char* kBuildOrName = "; build it, or name its directory with --programs";
 
 TEST_F(LauncherTest, OfOpenMpiLetsRanksShareCores) {
-  const Words shares = {"mpirun", "--oversubscribe", "--bind-to", "none", "-np", "3"};
+  const Words shares = words("mpirun --oversubscribe --bind-to none -np 3");
   for (const std::string version : {"mpirun (Open MPI) 9.9", "mpirun (OpenRTE) 2"}) {
     mpirun(version + "\\nmore of it");
     const Launcher launcher(std::nullopt);

@@ -72,9 +72,9 @@ class PrepareData : public testing::Test {
   }
   // Runs stage0_train for 8 steps. Returns its JSON output and its standard error.
   std::pair<nlohmann::json, std::string> train(const Arguments& data) const {
-    Arguments arguments = {"--n-layer",        "1",  "--n-head",     "1", "--n-embd", "16",
-                           "--block-size",     "16", "--batch-size", "4", "--steps",  "8",
-                           "--max-new-tokens", "20", "--json"};
+    Arguments arguments = words(
+        "--n-layer 1 --n-head 1 --n-embd 16 --block-size 16 --batch-size 4 --steps 8 --max-new-tokens 20 "
+        "--json");
     arguments.insert(arguments.end(), data.begin(), data.end());
     const ProgramResult result = run_program("stage0_train", arguments, directory.path());
     EXPECT_EQ(result.exit_code, 0) << result.errors;

@@ -30,7 +30,7 @@ TEST_F(PrepareData, HoldsTheTokensOfTheText) {
 
 TEST_F(PrepareData, SaysInTheManifestWhatItMade) {
   directory.write("text.txt", story(200));
-  prepare("out", {"--input", "text.txt", "--vocab-size", "300", "--shard-tokens", "1000"});
+  prepare("out", words("--input text.txt --vocab-size 300 --shard-tokens 1000"));
   const auto manifest = nlohmann::json::parse(read_bytes(directory.path() / "out/manifest.json"));
   EXPECT_EQ(manifest["version"], 1);
   EXPECT_EQ(manifest["tokenizer"]["vocab_size"], 300);
@@ -55,7 +55,7 @@ TEST_F(PrepareData, DoesNotDependOnThreadsOrShards) {
   text += std::string(300'000, 'x') + std::string(300'000, ' ') + story(10);
   directory.write("text.txt", text);
   prepare("a", {"--input", "text.txt", "--threads", "1"});
-  prepare("b", {"--input", "text.txt", "--threads", "5", "--shard-tokens", "7777"});
+  prepare("b", words("--input text.txt --threads 5 --shard-tokens 7777"));
   EXPECT_EQ(read_bytes(directory.path() / "a/tokenizer.json"),
             read_bytes(directory.path() / "b/tokenizer.json"));
   const auto manifest = nlohmann::json::parse(read_bytes(directory.path() / "b/manifest.json"));
@@ -70,7 +70,7 @@ TEST_F(PrepareData, PutsTheEndOfTextBetweenDocuments) {
   directory.write("1.txt", "one one");
   directory.write("2.txt", "");
   directory.write("3.txt", "two <|endoftext|> two");
-  prepare("out", {"--input", "1.txt", "2.txt", "3.txt", "--vocab-size", "257", "--val-fraction", "0"});
+  prepare("out", words("--input 1.txt 2.txt 3.txt --vocab-size 257 --val-fraction 0"));
   const auto bpe = tokenizer("out");
   Ids expected = bpe->encode("one one"), third = bpe->encode("two <|endoftext|> two");
   expected.push_back(256);
@@ -78,31 +78,30 @@ TEST_F(PrepareData, PutsTheEndOfTextBetweenDocuments) {
   EXPECT_EQ(tokens("out", "train"), expected);
   EXPECT_EQ(tokens("out", "val"), Ids());
 
-  prepare("special", {"--input", "1.txt", "3.txt", "--vocab-size", "257", "--val-fraction", "0",
-                      "--parse-special-tokens"});
+  prepare("special", words("--input 1.txt 3.txt --vocab-size 257 --val-fraction 0 --parse-special-tokens"));
   const Ids ids = tokens("special", "train");
   EXPECT_EQ(std::ranges::count(ids, 256), 2);
   EXPECT_EQ(bpe->decode(ids), "one one<|endoftext|>two <|endoftext|> two");
   // The name of a special token does not add characters to the vocabulary.
-  prepare("chars", {"--input", "1.txt", "3.txt", "--tokenizer", "char", "--parse-special-tokens"});
+  prepare("chars", words("--input 1.txt 3.txt --tokenizer char --parse-special-tokens"));
   EXPECT_EQ(tokenizer("chars")->size(), std::string(" enotw").size() + 1);
 }
 
 TEST_F(PrepareData, SplitsInsideADocument) {
   directory.write("1.txt", "aaaa");
   directory.write("2.txt", "bbbbbb");
-  prepare("out", {"--input", "1.txt", "2.txt", "--vocab-size", "257", "--val-fraction", "0.4"});
+  prepare("out", words("--input 1.txt 2.txt --vocab-size 257 --val-fraction 0.4"));
   const auto bpe = tokenizer("out");
   EXPECT_EQ(bpe->decode(tokens("out", "train")), "aaaa<|endoftext|>bb");
   EXPECT_EQ(bpe->decode(tokens("out", "val")), "bbbb");
-  prepare("at_the_border", {"--input", "1.txt", "2.txt", "--vocab-size", "257", "--val-fraction", "0.6"});
+  prepare("at_the_border", words("--input 1.txt 2.txt --vocab-size 257 --val-fraction 0.6"));
   EXPECT_EQ(bpe->decode(tokens("at_the_border", "train")), "aaaa");
   EXPECT_EQ(bpe->decode(tokens("at_the_border", "val")), "bbbbbb");
 }
 
 TEST_F(PrepareData, SplitsBetweenCharacters) {
   directory.write("text.txt", "中文中文");  // 4 characters of 3 bytes; 34 % of 12 bytes ends inside one
-  prepare("out", {"--input", "text.txt", "--tokenizer", "char", "--val-fraction", "0.34"});
+  prepare("out", words("--input text.txt --tokenizer char --val-fraction 0.34"));
   const auto made = tokenizer("out");
   EXPECT_EQ(made->decode(tokens("out", "train")), "中文");
 }
@@ -113,7 +112,7 @@ TEST_F(PrepareData, SplitsBeforeASpecialToken) {
   directory.write("text.txt", text);
   prepare("base", {"--input", "text.txt", "--vocab-size", "257"});
   // The last 5 % of 160 bytes begin inside the last special token.
-  const Arguments split = {"--input", "text.txt", "--tokenizer-path", "base", "--val-fraction", "0.05"};
+  const Arguments split = words("--input text.txt --tokenizer-path base --val-fraction 0.05");
   prepare("special", split + Arguments{"--parse-special-tokens"});
   EXPECT_EQ(tokens("special", "val"), Ids{256});
   EXPECT_EQ(std::ranges::count(tokens("special", "train"), 256), 9);
@@ -146,7 +145,7 @@ TEST_F(PrepareData, UsesAnExistingTokenizer) {
   directory.write("text.txt", story(50));
   directory.write("other.txt", "quite another text");
   prepare("first", {"--input", "text.txt", "--vocab-size", "300"});
-  prepare("second", {"--input", "other.txt", "--tokenizer-path", "first", "--val-fraction", "0"});
+  prepare("second", words("--input other.txt --tokenizer-path first --val-fraction 0"));
   EXPECT_EQ(tokens("second", "train"), tokenizer("first")->encode("quite another text"));
   EXPECT_EQ(read_bytes(directory.path() / "first/tokenizer.json"),
             read_bytes(directory.path() / "second/tokenizer.json"));
@@ -156,9 +155,8 @@ TEST_F(PrepareData, LeavesNothingThatLooksWholeWhenItFails) {
   const std::string text = story(20000);
   directory.write("text.txt", text);
   directory.write("few.txt", "abc");
-  prepare("few", {"--input", "few.txt", "--tokenizer", "char", "--val-fraction", "0"});
-  expect_refused({"--input", "text.txt", "--tokenizer-path", "few", "--output", "out"},
-                 "is not in the vocabulary");
+  prepare("few", words("--input few.txt --tokenizer char --val-fraction 0"));
+  expect_refused(words("--input text.txt --tokenizer-path few --output out"), "is not in the vocabulary");
 }
 
 TEST_F(PrepareData, TakesOverWhatAnInterruptedRunLeft) {
@@ -208,21 +206,20 @@ TEST_F(PrepareData, RefusesBadInput) {
   expect_refused({"--output", "out"}, "--input: expected text files");
   expect_refused({"--input", "text.txt"}, "--output: expected a directory");
   expect_refused({"--input", "empty.txt", "--output", "out"}, "\"empty.txt\" is empty");
-  expect_refused({"--input", "empty.txt", "empty.txt", "--output", "out"}, "all files are empty");
+  expect_refused(words("--input empty.txt empty.txt --output out"), "all files are empty");
   expect_refused({"--input", "nowhere.txt", "--output", "out"}, "cannot open \"nowhere.txt\"");
   expect_refused({"--input", ".", "--output", "out"}, "\".\" is a directory");
-  expect_refused({"--input", "bytes.txt", "--tokenizer", "char", "--output", "out"},
+  expect_refused(words("--input bytes.txt --tokenizer char --output out"),
                  "\"bytes.txt\" is not UTF-8: byte 300000");
-  expect_refused({"--input", "bytes.txt", "--tokenizer", "word", "--output", "out"},
+  expect_refused(words("--input bytes.txt --tokenizer word --output out"),
                  "\"bytes.txt\" is not UTF-8: byte 300000");
-  expect_refused({"--input", "text.txt", "--vocab-size", "256", "--output", "out"},
+  expect_refused(words("--input text.txt --vocab-size 256 --output out"),
                  "--vocab-size: 256, expected at least 257");
-  expect_refused({"--input", "text.txt", "--tokenizer", "char", "--vocab-size", "99", "--output", "out"},
+  expect_refused(words("--input text.txt --tokenizer char --vocab-size 99 --output out"),
                  "--vocab-size: cannot be set for --tokenizer char");
-  expect_refused(
-      {"--input", "text.txt", "--tokenizer", "gpt2", "--tokenizer-path", "nowhere", "--output", "out"},
-      "scripts/download_gpt2.sh");
-  expect_refused({"--input", "text.txt", "--shard-tokens", "0", "--output", "out"}, "--shard-tokens");
+  expect_refused(words("--input text.txt --tokenizer gpt2 --tokenizer-path nowhere --output out"),
+                 "scripts/download_gpt2.sh");
+  expect_refused(words("--input text.txt --shard-tokens 0 --output out"), "--shard-tokens");
   expect_refused({"--input", "text.txt", "--output", "/proc/out"}, "--output: cannot create");
   expect_refused({"--input", "text.txt", "--output", "."}, "cannot be replaced");
   expect_refused({"--input", "data/tinyshakespeare.txt", "--output", "out"}, "scripts/download_data.sh");
@@ -271,7 +268,7 @@ TEST_F(PrepareData, TakesOddTextAsItIs) {
   for (const std::string& text : texts) {
     const std::string output = "out" + std::to_string(i++);
     directory.write("text.txt", text);
-    prepare(output, {"--input", "text.txt", "--val-fraction", "0", "--any-bytes"});
+    prepare(output, words("--input text.txt --val-fraction 0 --any-bytes"));
     EXPECT_EQ(tokenizer(output)->decode(tokens(output, "train")), text) << text.substr(0, 20);
   }
 }
@@ -348,7 +345,7 @@ TEST_F(PrepareData, ReadsTheTextsOfJsonLines) {
     EXPECT_EQ(manifest["inputs"][0]["documents"], 3);
     EXPECT_EQ(manifest["inputs"][0]["bytes"], 7 + 300'000 + 10);
   }
-  prepare("char", {"--input", "lines.jsonl", "--text-field", "text", "--tokenizer", "char"});
+  prepare("char", words("--input lines.jsonl --text-field text --tokenizer char"));
   EXPECT_EQ(tokenizer("char")->size(), std::string("one\ntwx cafe ").size() + 1);
 }
 
@@ -362,16 +359,15 @@ TEST_F(PrepareData, NamesTheLineOfJsonLinesThatItCannotRead) {
       {"no JSON", "at column 2"}};
   for (const auto& [line, problem] : lines) {
     directory.write("lines.jsonl", concat("{\"text\": \"a\"}\n\n", line, "\n"));
-    const Arguments arguments = {"--input", "lines.jsonl", "--text-field", "text", "--output", "out"};
+    const Arguments arguments = words("--input lines.jsonl --text-field text --output out");
     expect_refused(arguments, "--input: \"lines.jsonl\": line 3: ");
     expect_refused(arguments, problem);
   }
   directory.write("lines.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
   directory.write("a.txt", "aaaa");
   prepare("of_a", {"--input", "a.txt", "--tokenizer", "char"});
-  expect_refused(
-      {"--input", "lines.jsonl", "--text-field", "text", "--output", "out", "--tokenizer-path", "of_a"},
-      "--input: \"lines.jsonl\", line 2: ");
+  expect_refused(words("--input lines.jsonl --text-field text --output out --tokenizer-path of_a"),
+                 "--input: \"lines.jsonl\", line 2: ");
 }
 
 TEST_F(PrepareData, TakesAVeryLongLine) {
@@ -379,7 +375,7 @@ TEST_F(PrepareData, TakesAVeryLongLine) {
   std::string text;
   for (int i = 0; text.size() < kBytes; ++i) text += "word" + std::to_string(i % 1000) + (i % 7 ? " " : ", ");
   directory.write("text.txt", text);
-  prepare("out", {"--input", "text.txt", "--vocab-size", "300", "--val-fraction", "0"});
+  prepare("out", words("--input text.txt --vocab-size 300 --val-fraction 0"));
   EXPECT_EQ(tokenizer("out")->decode(tokens("out", "train")), text);
 }
 

@@ -30,7 +30,7 @@ TEST_F(PrepareData, SeveralTextsAreDocuments) {
 // All shards are open at the same time. The limit of open files is raised for them as far as it may be.
 TEST_F(PrepareData, TrainingOpensMoreShardsThanTheLimitAtFirst) {
   directory.write("text.txt", story(200));
-  prepare("out", {"--input", "text.txt", "--tokenizer", "char", "--shard-tokens", "60"});
+  prepare("out", words("--input text.txt --tokenizer char --shard-tokens 60"));
   ASSERT_GT(std::distance(fs::directory_iterator(directory.path() / "out"), {}), 100);
   const auto trained = [&](const std::string& limits) {
     return shell(

@@ -57,9 +57,9 @@ TEST_F(Bf16Training, LossTracksThatOfF32) {
 // our own add in another order than the library's, and the same bits come out of graphs and of single
 // launches.
 TEST_F(Bf16Training, TrainsWithWgmmaAsStage0) {
-  const Arguments steps = {"--n-embd",         "128", "--block-size",    "80",  "--batch-size", "1",
-                           "--steps",          "24",  "--dropout",       "0",   "--eval-every", "24",
-                           "--max-new-tokens", "2",   "--learning-rate", "2e-4"};
+  const Arguments steps = words(
+      "--n-embd 128 --block-size 80 --batch-size 1 --steps 24 --dropout 0 --eval-every 24 --max-new-tokens 2 "
+      "--learning-rate 2e-4");
   stage0("train", small("f32", steps));
   done("train", small("chosen", steps), kOn90);
   for (const char* attention : {"flash-wgmma", "flash-mma"}) {
@@ -113,18 +113,16 @@ TEST_F(Bf16Training, EndsInTheSameBitsAgainAndWhenResumed) {
 // At each character of this text the logits of the first two differ by more than bf16 rounds.
 TEST_F(Bf16Training, GeneratesAsStage0) {
   stage0("train", small("run"));
-  const Arguments text = {"--model",          "run", "--prompt",      "the",
-                          "--max-new-tokens", "14",  "--temperature", "0"};
+  const Arguments text = words("--model run --prompt the --max-new-tokens 14 --temperature 0");
   const std::string expected = stage0("generate", text).output;
   EXPECT_EQ(done("generate", text).output, expected);
   EXPECT_EQ(done("generate", with_flags(text, {"--weights", "bf16"})).output, expected);
 }
 
 TEST_F(Bf16Training, BenchReports) {
-  const auto json =
-      nlohmann::json::parse(done("bench", {"--n-layer", "1", "--n-embd", "32", "--batch-size", "2",
-                                           "--seq-len", "16", "--steps", "2", "--warmup", "1", "--json"})
-                                .output);
+  const auto json = nlohmann::json::parse(
+      done("bench", words("--n-layer 1 --n-embd 32 --batch-size 2 --seq-len 16 --steps 2 --warmup 1 --json"))
+          .output);
   EXPECT_GT(json["gemm_bound_ms"], 0);
   const auto& kernels = json["kernels"];
   const auto has = [&](const char* name) {
@@ -205,7 +203,7 @@ TEST_F(Bf16Training, RefusesAttentionThatTheDeviceOrTheModelHasNot) {
                  "--gpu-attention: flash-wgmma needs a GPU of compute capability 9.0, this one has 8.0");
   expect_refusal("train", small("run", {"--gpu-attention", "flash-wgmma", "--precision", "f32"}),
                  "--gpu-attention: flash-wgmma needs --precision bf16, got \"f32\"");
-  expect_refusal("train", small("run", {"--gpu-attention", "flash-wgmma", "--n-head", "2", "--n-embd", "24"}),
+  expect_refusal("train", small("run", words("--gpu-attention flash-wgmma --n-head 2 --n-embd 24")),
                  "--gpu-attention: flash-wgmma needs heads of a multiple of 8 channels", kOn90);
 }
 

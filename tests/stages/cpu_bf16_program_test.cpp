@@ -48,8 +48,8 @@ TEST_F(CpuBf16, EndsInTheSameBitsAgainWithOtherThreadsAndWhenResumed) {
 // A checkpoint contains the f32 weights, so a run can be resumed in any precision.
 TEST_F(CpuBf16, GoesOnInF32AndBack) {
   bf16("train", small("run", {"--stop-after", "10"}));
-  stage0("train", {"--resume", "run", "--precision", "f32", "--stop-after", "12"});
-  stage0("train", {"--resume", "run", "--precision", "tf32", "--stop-after", "13"});  // as f32
+  stage0("train", words("--resume run --precision f32 --stop-after 12"));
+  stage0("train", words("--resume run --precision tf32 --stop-after 13"));  // as f32
   bf16("train", {"--resume", "run", "--stop-after", "14"});
   EXPECT_EQ(metric("run", "loss").size(), 14u);
 }
@@ -67,11 +67,10 @@ TEST_F(CpuBf16, VerifiesTheGoldenModel) {
 
 TEST_F(CpuBf16, GeneratesAndEvaluatesAsF32) {
   stage0("train", small("run"));
-  const Arguments text = {"--model",          "run", "--prompt",      "the",
-                          "--max-new-tokens", "14",  "--temperature", "0"};
+  const Arguments text = words("--model run --prompt the --max-new-tokens 14 --temperature 0");
   const std::string expected = stage0("generate", text).output;
   EXPECT_EQ(bf16("generate", text).output, expected);
-  const Arguments file = {"--model", "run", "--data", "t.txt", "--json"};
+  const Arguments file = words("--model run --data t.txt --json");
   const auto loss = [](const ProgramResult& result) {
     return nlohmann::json::parse(result.output)["loss"].get<double>();
   };
@@ -96,8 +95,8 @@ TEST_F(CpuBf16, PlansItsMemory) {
 }
 
 TEST_F(CpuBf16, BenchReports) {
-  const Arguments size = {"--n-layer", "1", "--n-embd", "32", "--batch-size", "2", "--seq-len", "16",
-                          "--steps",   "2", "--warmup", "1",  "--json"};
+  const Arguments size =
+      words("--n-layer 1 --n-embd 32 --batch-size 2 --seq-len 16 --steps 2 --warmup 1 --json");
   const auto json = nlohmann::json::parse(bf16("bench", size).output);
   EXPECT_GT(json["gemm_bound_ms"], 0);
   const auto has = [&](const char* name) {

@@ -121,7 +121,7 @@ TEST_F(Evaluate, OfTheValidationPartIsTheLastValidation) {
 }
 
 TEST_F(Evaluate, PrintsATable) {
-  const ProgramResult result = evaluate({"--model", "run", "--data", "other.txt", "--stride", "8"});
+  const ProgramResult result = evaluate(words("--model run --data other.txt --stride 8"));
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_TRUE(matches(result.output,
                       "loss           [0-9.]+ nats per token\n"
@@ -140,21 +140,22 @@ TEST_F(Evaluate, OfTwoTokensPredictsOne) {
 }
 
 TEST_F(Evaluate, OfUnknownWordsHasNoBytes) {
-  expect_success({"--data", "text.txt", "--tokenizer", "word", "--n-layer", "1", "--n-head", "1", "--n-embd",
-                  "8", "--block-size", "8", "--steps", "1", "--max-new-tokens", "0", "--run-dir", "words"});
-  const Arguments words = {"--model", "words", "--data", "other.txt"};
-  const ProgramResult table = evaluate(words), found = evaluate(with(words, {"--json"}));
+  expect_success(
+      words("--data text.txt --tokenizer word --n-layer 1 --n-head 1 --n-embd 8 --block-size 8 --steps 1 "
+            "--max-new-tokens 0 --run-dir words"));
+  const Arguments flags = {"--model", "words", "--data", "other.txt"};
+  const ProgramResult table = evaluate(flags), found = evaluate(with(flags, {"--json"}));
   EXPECT_NE(table.output.find("bits per byte  unknown"), std::string::npos) << table.output;
   EXPECT_TRUE(nlohmann::json::parse(found.output)["bits_per_byte"].is_null()) << found.output;
 }
 
 TEST_F(Evaluate, TakesTheValidationPartOfPreparedData) {
-  ASSERT_EQ(run_program("prepare_data",
-                        {"--input", "text.txt", "--output", "data", "--tokenizer-path", "run/latest",
-                         "--val-fraction", "0.1"},
-                        directory.path())
-                .exit_code,
-            0);
+  ASSERT_EQ(
+      run_program("prepare_data",
+                  words("--input text.txt --output data --tokenizer-path run/latest --val-fraction 0.1"),
+                  directory.path())
+          .exit_code,
+      0);
   const nlohmann::json part = json({"--data", "text.txt", "--val-fraction", "0.1"});
   EXPECT_EQ(json({"--data", "data"}), part);
   EXPECT_EQ(json({"--data", "data", "--val-fraction", "0.5"}), part);
@@ -170,20 +171,19 @@ TEST_F(Evaluate, OfAModelFileTakesATokenizer) {
                 .exit_code,
             0);
   const ProgramResult found =
-      evaluate({"--model", "model.bin", "--tokenizer-path", "run/latest", "--data", "other.txt", "--json"});
+      evaluate(words("--model model.bin --tokenizer-path run/latest --data other.txt --json"));
   EXPECT_EQ(found.exit_code, 0) << found.errors;
   EXPECT_EQ(nlohmann::json::parse(found.output), json({"--data", "other.txt"}));
   expect_refused({"--model", "model.bin", "--data", "other.txt"}, "--tokenizer-path: expected the path");
 }
 
 TEST_F(Evaluate, TakesNamesForSpecialTokensOrForText) {
-  expect_success({"--data",       "text.txt", "--tokenizer", "bpe", "--vocab-size",     "257",
-                  "--n-layer",    "1",        "--n-head",    "1",   "--n-embd",         "8",
-                  "--block-size", "8",        "--steps",     "1",   "--max-new-tokens", "0",
-                  "--run-dir",    "bpe"});
+  expect_success(
+      words("--data text.txt --tokenizer bpe --vocab-size 257 --n-layer 1 --n-head 1 --n-embd 8 --block-size "
+            "8 --steps 1 --max-new-tokens 0 --run-dir bpe"));
   directory.write("special.txt", "the cat<|endoftext|>the mat");
   const auto tokens = [&](const Arguments& more) {
-    const ProgramResult found = evaluate(with({"--model", "bpe", "--data", "special.txt", "--json"}, more));
+    const ProgramResult found = evaluate(with(words("--model bpe --data special.txt --json"), more));
     return nlohmann::json::parse(found.output)["tokens"].get<int>();
   };
   EXPECT_EQ(tokens({}), 7 + 13 + 7 - 1);

@@ -67,9 +67,10 @@ class FaultyDisk : public FaultySave {
                                                              {"FAULT_AT", std::to_string(at)}};
     for (const auto& [name, value] : variables)
       arguments = arguments + Arguments{"-x", concat(name, "=", value)};
-    const Arguments program = Arguments{STAGEGPT_BIN_DIR "/stage1_train"} +
-                              small("root/run", {"--steps", "3", "--checkpoint-every", "1", "--eval-every",
-                                                 "4", "--max-new-tokens", "0", "--comm", "zero1"});
+    const Arguments program =
+        Arguments{STAGEGPT_BIN_DIR "/stage1_train"} +
+        small("root/run",
+              words("--steps 3 --checkpoint-every 1 --eval-every 4 --max-new-tokens 0 --comm zero1"));
     return run_mpi(arguments + program + Arguments{":", "-np", "2"} + program, directory_.path());
   }
   // The number, from 1, of the first call that has these texts, in a run without a fault.

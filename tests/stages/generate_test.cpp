@@ -53,7 +53,7 @@ TEST_F(Generate, TimesOfTokensAddUpToThatOfTheProgram) {
                    kTokens = 3000;  // of each text: it has no end of text, as the most probable never is
   const auto start = std::chrono::steady_clock::now();
   const nlohmann::json result =
-      json({"--prompt", "the", "--temperature", "0", "--num-samples", "4", "--max-new-tokens", "3000"});
+      json(words("--prompt the --temperature 0 --num-samples 4 --max-new-tokens 3000"));
   const double wall_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   ASSERT_EQ(result["tokens"], kTexts * kTokens);
@@ -67,7 +67,7 @@ TEST_F(Generate, TimesOfTokensAddUpToThatOfTheProgram) {
 }
 
 TEST_F(Generate, WritesTheSameFromEveryNameOfAModel) {
-  const Arguments greedy = {"--prompt", "the", "--temperature", "0", "--max-new-tokens", "50"};
+  const Arguments greedy = words("--prompt the --temperature 0 --max-new-tokens 50");
   const std::string expected = text(greedy);
   const auto from = [&](const Arguments& model) {
     return run_program("stage0_generate", with(with(model, {"--threads", "1"}), greedy), directory.path())
@@ -118,7 +118,7 @@ TEST_F(Generate, WritesTheSampleOfATraining) {
 }
 
 TEST_F(Generate, StopsAtTheEndOfTheText) {
-  const nlohmann::json many = json({"--num-samples", "50", "--max-new-tokens", "60", "--temperature", "2"});
+  const nlohmann::json many = json(words("--num-samples 50 --max-new-tokens 60 --temperature 2"));
   int ended = 0;
   for (const auto& sample : many["samples"]) {
     ended += sample["ended_by"] == "end_of_text";

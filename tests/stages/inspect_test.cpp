@@ -104,7 +104,7 @@ TEST_F(Inspect, SaysStepAndLosses) {
     std::filesystem::copy_file(in("run/latest") / file, in("other") / file);
   directory.write("other/trainer_state.json",
                   "{\"global_step\": 5}");  // as the Trainer of transformers writes
-  const ProgramResult other = inspect({"--model", "other", "--prompt", "t", "--json", "-"});
+  const ProgramResult other = inspect(words("--model other --prompt t --json -"));
   ASSERT_EQ(other.exit_code, 0) << other.errors;
   const nlohmann::json alone = nlohmann::json::parse(other.output);
   for (const char* field : {"step", "validation_loss", "loss"}) EXPECT_TRUE(alone[field].is_null()) << field;
@@ -157,8 +157,7 @@ TEST_F(Inspect, PageShowsAnyTextSafely) {
 // learn is seen in them.
 TEST_F(Inspect, ShowsTheLayersOfTheRun) {
   directory.write("text.txt", cats(100));
-  expect_success(
-      with(model_flags(), {"--steps", "7", "--run-dir", "run", "--watch-layers", "3", "--freeze", "h.0.*"}));
+  expect_success(with(model_flags(), words("--steps 7 --run-dir run --watch-layers 3 --freeze h.0.*")));
   const auto history = [&](const std::string& model) {
     const ProgramResult result = inspect({"--model", model, "--prompt", "the", "--json", "-"});
     EXPECT_EQ(result.exit_code, 0) << result.errors;
@@ -183,8 +182,7 @@ TEST_F(Inspect, RefusesWhatItCannotShow) {
   expect_refused({"--prompt", "the", "--out", "page.html"}, "--model is missing");
   expect_refused(with(run, {"--out", "page.html"}), "--prompt is missing");
   expect_refused(with(run, {"--prompt", "the"}), "--out or --json is missing");
-  expect_refused(with(run, {"--prompt", "the", "--out", "a", "--json", "a"}),
-                 "--json: expected another file");
+  expect_refused(with(run, words("--prompt the --out a --json a")), "--json: expected another file");
   expect_refused(with(run, {"--prompt", "the", "--out", "nowhere/a.html"}), "--out: ");
   expect_refused(with(run, {"--prompt", "the cat sat on the", "--json", "-"}),
                  "--prompt: expected at most 16 tokens, got 18; this is the model's context");

@@ -144,9 +144,8 @@ TEST_F(Interactive, AHistoryThatCannotBeWrittenIsNoError) {
 // The vocabulary of the text has no tab. Only the line that has one is refused, in one line.
 TEST_F(Interactive, ALineThatTheTokenizerLacksIsNamedWithoutItsControlCharacters) {
   directory.write("lines", "the\non\tit\n");
-  const ProgramResult texts =
-      run_program("stage0_generate", {"--model", "run", "--threads", "1", "--interactive"}, directory.path(),
-                  {.input_from = in("lines")});
+  const ProgramResult texts = run_program("stage0_generate", words("--model run --threads 1 --interactive"),
+                                          directory.path(), {.input_from = in("lines")});
   EXPECT_EQ(texts.exit_code, 0);
   EXPECT_TRUE(texts.output.starts_with("the")) << texts.output;
   EXPECT_NE(texts.errors.find("the prompt: the character '?' is not in the vocabulary\n"), std::string::npos)

@@ -90,8 +90,8 @@ TEST_F(Plans, AreKeptWithARun) {
   }
   const std::string others = plans("emulated GPU") + "\n";
   directory_.write("others.json", others);
-  const ProgramResult result = expect_done(
-      run("train", {"--resume", "run", "--stop-after", "4", "--gpu-matmul-plans", "others.json"}));
+  const ProgramResult result =
+      expect_done(run("train", words("--resume run --stop-after 4 --gpu-matmul-plans others.json")));
   EXPECT_NE(result.errors.find(R"(note: --gpu-matmul-plans changes from "plans.json" to "others.json")"),
             std::string::npos)
       << result.errors;

@@ -189,7 +189,7 @@ nlohmann::json bench_json(const std::vector<std::string>& arguments) {
 
 // The report of a small model.
 nlohmann::json small_bench(const std::vector<std::string>& more) {
-  return bench_json(with({"--batch-size", "2", "--seq-len", "16", "--steps", "3", "--warmup", "1"}, more));
+  return bench_json(with(words("--batch-size 2 --seq-len 16 --steps 3 --warmup 1"), more));
 }
 
 TEST(Bench, ReportsWhatItMeasured) {
@@ -231,8 +231,7 @@ TEST(Bench, HasLossAndNormOfTheFirstStep) {
 TEST(Bench, AStepTakesItsBoundAtLeast) {
   // Long steps of about 30 ms on one thread: on a busy machine, threads wait for each other, and short
   // measurements may or may not be interrupted.
-  const auto json = bench_json(
-      {"--threads", "1", "--batch-size", "4", "--seq-len", "128", "--steps", "15", "--warmup", "1"});
+  const auto json = bench_json(words("--threads 1 --batch-size 4 --seq-len 128 --steps 15 --warmup 1"));
   EXPECT_GT(json["efficiency"], 0);
   EXPECT_LE(json["efficiency"], 1.2);  // 1 and a margin for noise
 }
@@ -262,8 +261,8 @@ TEST(Bench, ListsWhatEachOpDid) {
 }
 
 TEST(Bench, PrintsATableForPeople) {
-  const ProgramResult result = run_program(
-      "stage0_bench", {"--batch-size", "2", "--seq-len", "16", "--steps", "2", "--warmup", "0"}, ".");
+  const ProgramResult result =
+      run_program("stage0_bench", words("--batch-size 2 --seq-len 16 --steps 2 --warmup 0"), ".");
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   for (const char* what : {"tokens/s", "quartiles", "efficiency", "6N+12LCT", "6N+6LCT", "measured GEMM",
                            "MiB", "backward", "attention_forward", "GFLOP/s", "GB/s"}) {

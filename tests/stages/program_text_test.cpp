@@ -39,9 +39,8 @@ class ProgramText : public testing::Test {
     return result;
   }
   ProgramResult train(const Arguments& more) const {
-    return run("stage0_train", Arguments{"--data", "text.txt", "--tokenizer", "char", "--n-layer", "1",
-                                         "--n-head", "1", "--n-embd", "8", "--block-size", "8",
-                                         "--batch-size", "2", "--threads", "1", "--run-dir", "run"} +
+    return run("stage0_train", words("--data text.txt --tokenizer char --n-layer 1 --n-head 1 --n-embd 8 "
+                                     "--block-size 8 --batch-size 2 --threads 1 --run-dir run") +
                                    more);
   }
 
@@ -55,8 +54,7 @@ const std::string kData = "data: text.txt, 300 tokens for training, vocabulary 9
 const std::string kAll = "validation: all 96 tokens, in 12 windows of 8\n";
 
 TEST_F(ProgramText, OfATrainingIsThis) {
-  const ProgramResult first =
-      train({"--steps", "4", "--stop-after", "3", "--val-fraction", "0.25", "--max-new-tokens", "4"});
+  const ProgramResult first = train(words("--steps 4 --stop-after 3 --val-fraction 0.25 --max-new-tokens 4"));
   EXPECT_EQ(
       masked(first.errors),
       kModel + kData + kAll +
@@ -94,7 +92,7 @@ TEST_F(ProgramText, OfATrainingIsThis) {
 }
 
 TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
-  const ProgramResult some = train({"--val-fraction", "0.25", "--eval-tokens", "16", "--dry-run"});
+  const ProgramResult some = train(words("--val-fraction 0.25 --eval-tokens 16 --dry-run"));
   EXPECT_EQ(
       masked(some.errors),
       kModel + kData + "validation: 16 of 96 tokens, in 2 of 12 windows of 8, spread evenly\nmachine: #\n");
@@ -102,7 +100,7 @@ TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
   const ProgramResult one = train({"--val-fraction", "0.03", "--dry-run"});  // 12 characters
   EXPECT_NE(one.errors.find("\nvalidation: all 8 tokens, in 1 window of 8\n"), std::string::npos)
       << one.errors;
-  const ProgramResult none = train({"--val-fraction", "0", "--steps", "1", "--max-new-tokens", "0"});
+  const ProgramResult none = train(words("--val-fraction 0 --steps 1 --max-new-tokens 0"));
   EXPECT_EQ(masked(none.errors), kModel +
                                      "data: text.txt, 400 tokens for training, vocabulary 9 (char)\n"
                                      "no validation (--val-fraction 0)\nmachine: #\nrun: run\n"
@@ -113,7 +111,7 @@ TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
 }
 
 TEST_F(ProgramText, OfADryRunHasTheTimeAtTheMeasuredPeak) {
-  const Arguments flags = {"--val-fraction", "0.25", "--steps", "50", "--dry-run"};
+  const Arguments flags = words("--val-fraction 0.25 --steps 50 --dry-run");
   const nlohmann::json plan = nlohmann::json::parse(train(flags + Arguments{"--json"}).output);
   EXPECT_EQ(plan["tokens_per_step"], 16);
   EXPECT_DOUBLE_EQ(plan["total_flops"], 50 * 16 * plan["flops_per_token"].get<double>());
@@ -144,7 +142,7 @@ TEST_F(ProgramText, OfATrainingSaysWhereTrainedWeightsAre) {
 }
 
 TEST_F(ProgramText, OfATrainingAsJsonHasTheSame) {
-  const Arguments flags = {"--steps", "3", "--val-fraction", "0.25", "--max-new-tokens", "4"};
+  const Arguments flags = words("--steps 3 --val-fraction 0.25 --max-new-tokens 4");
   const nlohmann::json json = nlohmann::json::parse(train(flags + Arguments{"--json"}).output);
   std::string keys;
   for (const auto& [key, value] : json.items()) keys += key + ' ';
@@ -174,25 +172,25 @@ TEST_F(ProgramText, OfATrainingAsJsonHasTheSame) {
 }
 
 TEST_F(ProgramText, OfPreparedDataIsThis) {
-  EXPECT_EQ(run("prepare_data", {"--input", "text.txt", "--output", "out", "--tokenizer", "char",
-                                 "--shard-tokens", "200", "--val-fraction", "0.25"})
-                .output,
-            "out: char, vocabulary 9\n"
-            "train  2 files  300 tokens  1.00 bytes per token\n"
-            "val    1 file  100 tokens  1.00 bytes per token\n");
-  EXPECT_EQ(run("prepare_data",
-                {"--input", "text.txt", "--output", "all", "--tokenizer", "char", "--val-fraction", "0"})
-                .output,
-            "all: char, vocabulary 9\n"
-            "train  1 file  400 tokens  1.00 bytes per token\n"
-            "val    0 files  0 tokens  0.00 bytes per token\n");
+  EXPECT_EQ(
+      run("prepare_data",
+          words("--input text.txt --output out --tokenizer char --shard-tokens 200 --val-fraction 0.25"))
+          .output,
+      "out: char, vocabulary 9\n"
+      "train  2 files  300 tokens  1.00 bytes per token\n"
+      "val    1 file  100 tokens  1.00 bytes per token\n");
+  EXPECT_EQ(
+      run("prepare_data", words("--input text.txt --output all --tokenizer char --val-fraction 0")).output,
+      "all: char, vocabulary 9\n"
+      "train  1 file  400 tokens  1.00 bytes per token\n"
+      "val    0 files  0 tokens  0.00 bytes per token\n");
 }
 
 TEST_F(ProgramText, OfPreparedDataAsJsonSaysWhatItIsMadeOf) {
   directory_.write("more.txt", "abc");
   const nlohmann::json json = nlohmann::json::parse(
-      run("prepare_data", {"--input", "text.txt", "--input", "more.txt", "--output", "out", "--tokenizer",
-                           "char", "--val-fraction", "0.25", "--json"})
+      run("prepare_data",
+          words("--input text.txt --input more.txt --output out --tokenizer char --val-fraction 0.25 --json"))
           .output);
   EXPECT_EQ(json["inputs"].dump(),
             R"([{"bytes":400,"documents":1,"path":"text.txt"},{"bytes":3,"documents":1,"path":"more.txt"}])");
@@ -246,7 +244,7 @@ TEST_F(ProgramText, OfAVerificationIsItsJson) {
 
 TEST_F(ProgramText, OfWritingEndsWithItsSpeed) {
   train({"--steps", "1", "--max-new-tokens", "0"});
-  const Arguments flags = {"--model", "run", "--threads", "1", "--prompt", "abc", "--max-new-tokens", "1"};
+  const Arguments flags = words("--model run --threads 1 --prompt abc --max-new-tokens 1");
   const ProgramResult result = run("stage0_generate", flags + Arguments{"--num-samples", "3"});
   EXPECT_TRUE(matches(result.output, "abc.*\n---\nabc.*\n---\nabc.*\n")) << result.output;
   EXPECT_EQ(masked(result.errors), "3 tokens: first after # ms\n");
@@ -261,23 +259,21 @@ TEST_F(ProgramText, OfWritingEndsWithItsSpeed) {
 
 // Flags that are not given have the defaults listed by --help.
 TEST_F(ProgramText, OfABenchmarkHasItsDefaults) {
-  const Arguments model = {"--n-layer",    "1",  "--n-head",     "1",   "--n-embd",  "8",
-                           "--block-size", "16", "--vocab-size", "100", "--threads", "1"};
+  const Arguments model =
+      words("--n-layer 1 --n-head 1 --n-embd 8 --block-size 16 --vocab-size 100 --threads 1");
   const std::string name = "nano with n_layer 1, n_head 1, n_embd 8, block_size 16, 1,816 parameters, ";
   const std::string step = run("stage0_bench", model).output;
   EXPECT_TRUE(step.starts_with(name + "64 tokens a step in sequences of 16\nCPU, 1 thread, ")) << step;
   EXPECT_NE(step.find(" ms   median of 10; quartiles "), std::string::npos) << step;
   EXPECT_EQ(step.find(", reproducible\n"), std::string::npos) << step;
   const std::string fixed =
-      run("stage0_bench", model + Arguments{"--reproducible", "--batch-size", "8", "--steps", "1"}).output;
+      run("stage0_bench", model + words("--reproducible --batch-size 8 --steps 1")).output;
   EXPECT_NE(fixed.find(", reproducible\n"), std::string::npos) << fixed;
   const std::string token = run("stage0_bench", model + Arguments{"--generate"}).output;
   EXPECT_TRUE(token.starts_with(name + "matrices in f32\nCPU, 1 thread, ")) << token;
   EXPECT_NE(token.find(" ms (median of 64; "), std::string::npos) << token;
-  const nlohmann::json json =
-      nlohmann::json::parse(run("stage0_bench", model + Arguments{"--json", "--batch-size", "6",
-                                                                  "--grad-accumulation", "2", "--steps", "1"})
-                                .output);
+  const nlohmann::json json = nlohmann::json::parse(
+      run("stage0_bench", model + words("--json --batch-size 6 --grad-accumulation 2 --steps 1")).output);
   EXPECT_EQ(json["batch_size"], 6);
   EXPECT_EQ(json["seq_len"], 16);
   EXPECT_EQ(json["ranks"], 1);
@@ -286,8 +282,7 @@ TEST_F(ProgramText, OfABenchmarkHasItsDefaults) {
   EXPECT_NEAR(json["tokens_per_second"].get<double>() * json["ms_per_step"]["median"].get<double>(), 192e3,
               1e-3);
   const nlohmann::json written = nlohmann::json::parse(
-      run("stage0_bench", model + Arguments{"--json", "--generate", "--weights", "bf16", "--steps", "1"})
-          .output);
+      run("stage0_bench", model + words("--json --generate --weights bf16 --steps 1")).output);
   EXPECT_EQ(written["weights"], "bf16");
   EXPECT_EQ(written["threads"], 1);
   EXPECT_EQ(written["parameters"], 1816);

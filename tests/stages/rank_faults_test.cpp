@@ -18,8 +18,6 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-constexpr const char* kEndless = "1000000";
-
 // A run of a small model on the text t.txt, in the directory "run", which continues until it is ended. The
 // test parameter is the program.
 class Faults : public testing::TestWithParam<const char*> {
@@ -32,13 +30,10 @@ class Faults : public testing::TestWithParam<const char*> {
   }
 
   Arguments small(const Arguments& more = {}) const {
-    return with_flags(
-        Arguments{"--data",           "t.txt",  "--tokenizer",        "char", "--n-layer",    "1",
-                  "--n-head",         "2",      "--n-embd",           "16",   "--block-size", "16",
-                  "--steps",          kEndless, "--threads",          "1",    "--batch-size", "6",
-                  "--run-dir",        "run",    "--checkpoint-every", "10",   "--eval-every", "10",
-                  "--max-new-tokens", "20"},
-        more);
+    return with_flags(words("--data t.txt --tokenizer char --n-layer 1 --n-head 2 --n-embd 16 --block-size "
+                            "16 --steps 1000000 --threads 1 --batch-size 6 --run-dir run --checkpoint-every "
+                            "10 --eval-every 10 --max-new-tokens 20"),
+                      more);
   }
 
   // Trains on `ranks` ranks. With once_saved(action), `action` is called when there is a checkpoint.
@@ -63,6 +58,19 @@ class Faults : public testing::TestWithParam<const char*> {
     const ProgramResult result = run_mpi(ranks_of(2, GetParam()) + go_on, directory_.path());
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     EXPECT_NE(result.errors.find("resumed from"), std::string::npos) << result.errors;
+  }
+
+  // For mpirun: `ranks` ranks that train in the folder `where`.
+  Arguments ranks_in_folder(int ranks, const Arguments& more = {}, const std::string& where = ".") const {
+    return Arguments{"-np", std::to_string(ranks), "-wdir", directory_.path() / where, program()} +
+           small(more);
+  }
+  // Expects that such ranks are refused together with others, in words that match `pattern`.
+  void expect_refused(const Arguments& some, const Arguments& others, const std::string& pattern) const {
+    const ProgramResult result =
+        run_mpi(Arguments{"--oversubscribe"} + some + Arguments{":"} + others, directory_.path());
+    EXPECT_EQ(result.exit_code, 2) << pattern;
+    EXPECT_TRUE(has_match(result.errors, pattern)) << pattern << '\n' << result.errors;
   }
 
   ScratchDirectory directory_;
@@ -95,7 +103,7 @@ TEST_P(Faults, ARankThatStallsIsNamed) {
 // After the last step, rank 0 writes a sample while the other waits.
 TEST_P(FaultsOfStage1, ARankThatStallsInTheLastSampleIsNamed) {
   const ProgramResult result =
-      train(2, {"--watchdog-seconds", "2", "--steps", "2", "--max-new-tokens", "1000000"},
+      train(2, words("--watchdog-seconds 2 --steps 2 --max-new-tokens 1000000"),
             {.signal_after = "trained in", .instead = [&](pid_t) {
                std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the sample has begun
                signal_rank(0, SIGSTOP);
@@ -196,26 +204,20 @@ TEST_P(Faults, ARankWithoutMemoryEndsAll) {
 }
 
 TEST_P(Faults, WhatIsNotFiniteEndsAllAndIsToldOnce) {
-  const ProgramResult result = train(
-      3, {"--learning-rate", "1e30", "--lr-schedule", "constant", "--warmup-steps", "0", "--grad-clip", "0"});
+  const ProgramResult result =
+      train(3, words("--learning-rate 1e30 --lr-schedule constant --warmup-steps 0 --grad-clip 0"));
   EXPECT_EQ(result.exit_code, 1);
   const std::size_t told = result.errors.find("is not finite (loss");
   ASSERT_NE(told, std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find("is not finite (loss", told + 1), std::string::npos) << result.errors;
 }
 
-// The path is the same, but each rank has another working directory.
+// The path is the same, but rank 1 has another working directory.
 TEST_P(FaultsOfStage1, FilesThatDifferAreNamed) {
   std::filesystem::create_directory(directory_.path() / "other");
-  const auto expect_named = [&](const char* flag, const Arguments& more) {
-    const auto run_in = [&](const char* where) {
-      return Arguments{"-np", "1", "-wdir", directory_.path() / where, program()} + small(more);
-    };
-    const ProgramResult result = run_mpi(
-        Arguments{"--oversubscribe"} + run_in(".") + Arguments{":"} + run_in("other"), directory_.path());
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_NE(result.errors.find(concat(flag, ": ")), std::string::npos) << result.errors;
-    EXPECT_NE(result.errors.find("on rank 1"), std::string::npos) << result.errors;
+  expect_refused(ranks_in_folder(1), ranks_in_folder(1, {}, "other"), "rank 1: --data");  // it has no file
+  const auto expect_named = [&](const std::string& flag, const Arguments& more) {
+    expect_refused(ranks_in_folder(1, more), ranks_in_folder(1, more, "other"), flag + ": .* on rank 1");
   };
   directory_.write("other/t.txt", std::string(4000, 'a') + "\n");
   expect_named("--data", {"--tokenizer", "bpe"});
@@ -227,37 +229,19 @@ TEST_P(FaultsOfStage1, FilesThatDifferAreNamed) {
 }
 
 TEST_P(FaultsOfStage1, SettingsThatDifferAreNamed) {
-  const ProgramResult result =
-      run_mpi(Arguments{"--oversubscribe", "-np", "2", program()} + small({"--seed", "1"}) +
-                  Arguments{":", "-np", "1", program()} + small({"--seed", "2"}),
-              directory_.path());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("--seed: 2 on rank 2, 1 on rank 0"), std::string::npos) << result.errors;
+  expect_refused(ranks_in_folder(2, {"--seed", "1"}), ranks_in_folder(1, {"--seed", "2"}),
+                 "--seed: 2 on rank 2, 1 on rank 0");
+  expect_refused(ranks_in_folder(1), ranks_in_folder(1, {"--trace-steps", "2"}),
+                 "--trace-steps: yes 2 on rank 1, no on rank 0");
 }
 
 // Flags that are not settings, but must be the same on all ranks.
 TEST_P(Faults, CallsThatDifferAreNamed) {
   for (const std::string flag : {"--help", "--version", "--dry-run", "--print-config", "--json"}) {
-    const ProgramResult result =
-        run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + small() +
-                    Arguments{":", "-np", "1", program()} + small() + Arguments{flag},
-                directory_.path());
     const bool exits = flag == "--help" || flag == "--version";
-    EXPECT_EQ(result.exit_code, 2) << flag;
-    EXPECT_NE(result.errors.find((exits ? "--help or --version" : flag) + ": yes on rank 1, no on rank 0"),
-              std::string::npos)
-        << result.errors;
+    expect_refused(ranks_in_folder(1), ranks_in_folder(1, {flag}),
+                   (exits ? "--help or --version" : flag) + ": yes on rank 1, no on rank 0");
   }
-}
-
-TEST_P(FaultsOfStage1, NumbersOfTracesThatDifferAreNamed) {
-  const ProgramResult result =
-      run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + small() +
-                  Arguments{":", "-np", "1", program()} + small({"--trace-steps", "2"}),
-              directory_.path());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("--trace-steps: yes 2 on rank 1, no on rank 0"), std::string::npos)
-      << result.errors;
 }
 
 // Only rank 0 writes the trace.
@@ -265,23 +249,12 @@ TEST_P(FaultsOfStage1, ATraceThatCannotBeWrittenEndsAllAndIsToldOnce) {
   EXPECT_EQ(train(2, {"--stop-after", "10"}).exit_code, 0);
   directory_.write("run/traces", "no directory");
   const ProgramResult result = run_mpi(
-      ranks_of(2, GetParam()) + Arguments{"--resume", "run", "--stop-after", "20", "--trace-steps", "1"},
-      directory_.path());
+      ranks_of(2, GetParam()) + words("--resume run --stop-after 20 --trace-steps 1"), directory_.path());
   EXPECT_EQ(result.exit_code, 1);
   const std::size_t told = result.errors.find("cannot create \"run/traces");
   ASSERT_NE(told, std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find("cannot create \"run/traces", told + 1), std::string::npos) << result.errors;
   EXPECT_TRUE(all_end(directory_.path()));
-}
-
-TEST_P(FaultsOfStage1, AFileThatOneRankLacksIsNamed) {
-  std::filesystem::create_directory(directory_.path() / "empty");
-  const ProgramResult result =
-      run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + small() +
-                  Arguments{":", "-np", "1", "-wdir", directory_.path() / "empty", program()} + small(),
-              directory_.path());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("rank 1: --data"), std::string::npos) << result.errors;
 }
 
 TEST_P(FaultsOfStage1, AMistakeOfTheUsersIsToldOnce) {

@@ -11,8 +11,7 @@ namespace {
 class ResumedGrids : public TrainedRuns {
  protected:
   static Arguments small(const std::string& run, const Arguments& more = {}) {
-    return TrainedRuns::small(
-        run, with_flags({"--steps", "4", "--eval-every", "4", "--max-new-tokens", "0"}, more));
+    return TrainedRuns::small(run, with_flags(words("--steps 4 --eval-every 4 --max-new-tokens 0"), more));
   }
   void train(int ranks, const Arguments& arguments, const std::string& program = "stage1_train") const {
     expect_done(run_mpi(Arguments{"--quiet"} + ranks_of(ranks, program) + arguments, directory_.path()));
@@ -29,7 +28,7 @@ TEST_F(ResumedGrids, OfDividedMomentsSaveTheFilesOfWholeOnes) {
 TEST_F(ResumedGrids, WithDividedMomentsGoOnAtStage3) {
   train(3, small("serial", {"--comm", "zero1"}));
   train(3, small("moved", {"--comm", "zero1", "--stop-after", "2"}));
-  train(2, {"--resume", "moved", "--comm", "zero1-overlapped", "--stop-after", "3"}, "stage3_train_emulated");
+  train(2, words("--resume moved --comm zero1-overlapped --stop-after 3"), "stage3_train_emulated");
   train(4, {"--resume", "moved"});
   expect_same_curves("moved", "serial");
 }

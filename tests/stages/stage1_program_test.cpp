@@ -23,8 +23,7 @@ class Stage1 : public TrainedRuns {
 
 TEST_F(Stage1, ReproducibleRunsEndInTheSameBits) {
   // Large enough for the matrix library to divide a product among threads.
-  const Arguments wide = {"--n-embd",     "128", "--n-layer",     "2", "--block-size", "64",
-                          "--stop-after", "4",   "--reproducible"};
+  const Arguments wide = words("--n-embd 128 --n-layer 2 --block-size 64 --stop-after 4 --reproducible");
   stage0("train", with_flags(small("serial", wide), {"--threads", "3"}));
   for (const int ranks : {2, 8}) {  // each rank has several of the eight sub-batches, and one
     const std::string run = "ranks" + std::to_string(ranks);
@@ -58,8 +57,8 @@ TEST_F(Stage1, AReproducibleRunGoesOnAtOtherNumbersOfRanks) {
 TEST_F(Stage1, ARunWithDividedMomentsGoesOnAtOtherNumbersOfRanks) {
   stage0("train", small("serial"));
   stage1(3, "train", small("moved", {"--comm", "zero1", "--stop-after", "10"}));
-  stage1(2, "train", {"--resume", "moved", "--comm", "zero1-overlapped", "--stop-after", "20"});
-  stage1(4, "train", {"--resume", "moved", "--comm", "zero1", "--stop-after", "25"});
+  stage1(2, "train", words("--resume moved --comm zero1-overlapped --stop-after 20"));
+  stage1(4, "train", words("--resume moved --comm zero1 --stop-after 25"));
   stage0("train", {"--resume", "moved", "--stop-after", "30"});
   expect_same_curves("moved", "serial");
 }
@@ -100,24 +99,24 @@ TEST_F(Stage1, ARunOfTensorRanksGoesOnAtOtherGridsAsStage0) {
   const ProgramResult begun = stage1(2, "train", small("moved", with_flags(two, {"--stop-after", "10"})));
   // The sample after the last step, by one rank with these weights.
   EXPECT_EQ(begun.output, stage0("train", {"--resume", "moved", "--stop-after", "10"}).output);
-  stage1(4, "train", {"--resume", "moved", "--tensor-parallel", "2", "--stop-after", "20"});
-  stage1(2, "train", {"--resume", "moved", "--tensor-parallel", "1", "--stop-after", "25"});
+  stage1(4, "train", words("--resume moved --tensor-parallel 2 --stop-after 20"));
+  stage1(2, "train", words("--resume moved --tensor-parallel 1 --stop-after 25"));
   stage0("train", {"--resume", "moved", "--stop-after", "30"});
   expect_same_curves("moved", "serial");
   EXPECT_EQ(metric("moved", "validation_loss").size(), metric("serial", "validation_loss").size());
 }
 
 TEST_F(Stage1, ARunOfStagesGoesOnAtOtherGridsAsStage0) {
-  const Arguments layers = {"--n-layer", "2", "--batch-size", "12", "--grad-accumulation", "2"};
+  const Arguments layers = words("--n-layer 2 --batch-size 12 --grad-accumulation 2");
   stage0("train", small("serial", layers));
   const ProgramResult begun = stage1(
       2, "train", small("moved", with_flags(layers, {"--pipeline-parallel", "2", "--stop-after", "10"})));
   EXPECT_EQ(begun.errors.find("warning"), std::string::npos) << begun.errors;
   EXPECT_EQ(begun.output, stage0("train", {"--resume", "moved", "--stop-after", "10"}).output);
-  stage1(4, "train", {"--resume", "moved", "--tensor-parallel", "2", "--stop-after", "20"});  // in two stages
-  const ProgramResult few = stage1(4, "train",
-                                   {"--resume", "moved", "--tensor-parallel", "1", "--stop-after", "25",
-                                    "--batch-size", "24", "--grad-accumulation", "1"});
+  stage1(4, "train", words("--resume moved --tensor-parallel 2 --stop-after 20"));  // in two stages
+  const ProgramResult few = stage1(
+      4, "train",
+      words("--resume moved --tensor-parallel 1 --stop-after 25 --batch-size 24 --grad-accumulation 1"));
   EXPECT_NE(
       few.errors.find("warning: with 1 micro-step, 2 stages wait 50 % of the time; more --grad-accumulation "
                       "lessens it\n"),
@@ -174,7 +173,7 @@ TEST_F(Stage1, TrainsSomeParametersAsStage0) {
 }
 
 TEST_F(Stage1, ComputesEveryTensorAsStage0) {
-  const Arguments traced = {"--trace-steps", "3", "--stop-after", "3", "--grad-accumulation", "2"};
+  const Arguments traced = words("--trace-steps 3 --stop-after 3 --grad-accumulation 2");
   stage0("train", small("serial", traced));
   for (const char* comm : {"overlapped", "zero1"}) {
     stage1(2, "train", small(comm, with_flags(traced, {"--comm", comm})));
@@ -185,10 +184,9 @@ TEST_F(Stage1, ComputesEveryTensorAsStage0) {
 // 3 sequences of 15 tokens: two tensor ranks have 23 and 22 rows. With at least 256 tokens of 8 channels, wte
 // is more than half of the last stage, so that one of its data ranks updates nothing.
 TEST_F(Stage1, ComputesAndMeasuresEveryTensorOfAGridAsStage0) {
-  const Arguments observed = {"--trace-steps", "3",  "--stop-after", "3", "--watch-layers",      "1",
-                              "--n-layer",     "2",  "--batch-size", "6", "--grad-accumulation", "2",
-                              "--block-size",  "15", "--n-embd",     "8", "--eval-every",        "3",
-                              "--tokenizer",   "bpe"};
+  const Arguments observed = words(
+      "--trace-steps 3 --stop-after 3 --watch-layers 1 --n-layer 2 --batch-size 6 --grad-accumulation 2 "
+      "--block-size 15 --n-embd 8 --eval-every 3 --tokenizer bpe");
   stage0("train", small("serial", observed));
   struct Case {
     int ranks;
@@ -210,7 +208,7 @@ TEST_F(Stage1, ComputesAndMeasuresEveryTensorOfAGridAsStage0) {
 }
 
 TEST_F(Stage1, ReproducibleTracesAreTheSameFiles) {
-  const Arguments traced = {"--trace-steps", "2", "--stop-after", "2", "--reproducible"};
+  const Arguments traced = words("--trace-steps 2 --stop-after 2 --reproducible");
   const auto trace = [&](const std::string& run) {
     return read_bytes(directory_.path() / run / "traces" / trace_name(2));
   };
@@ -234,8 +232,7 @@ TEST_F(Stage1, TracesChangeNoBit) {
 
 TEST_F(Stage1, WritesAsStage0) {
   stage0("train", small("run"));
-  const Arguments text = {"--model",          "run", "--prompt",      "the",
-                          "--max-new-tokens", "40",  "--temperature", "0.9"};
+  const Arguments text = words("--model run --prompt the --max-new-tokens 40 --temperature 0.9");
   const std::string expected = stage0("generate", text).output;
   for (const int ranks : {1, 2, 3}) EXPECT_EQ(stage1(ranks, "generate", text).output, expected);
 }
@@ -258,7 +255,7 @@ TEST_F(Stage1, EvaluatesATaskAsStage0) {
     lines +=
         concat("{\"context\": \"the\", \"endings\": [\"", ending, "\", \"at\", \"hat\"], \"label\": 0}\n");
   directory_.write("task", lines);
-  const Arguments task = {"--model", "run", "--task", "task", "--batch-size", "2", "--json"};
+  const Arguments task = words("--model run --task task --batch-size 2 --json");
   const std::string expected = stage0("evaluate", task).output;
   for (const int ranks : {2, 3}) EXPECT_EQ(stage1(ranks, "evaluate", task).output, expected);
 }
@@ -267,7 +264,7 @@ TEST_F(Stage1, EvaluatesATaskAsStage0) {
 TEST_F(Stage1, AnswersPromptsAsStage0) {
   stage0("train", small("run"));
   const RunOptions prompts = {.input_from = directory_.write("prompts", "the\nthe cat\n")};
-  const Arguments text = {"--model", "run", "--threads", "1", "--interactive", "--max-new-tokens", "20"};
+  const Arguments text = words("--model run --threads 1 --interactive --max-new-tokens 20");
   const std::string expected =
       expect_done(run_program("stage0_generate", text, directory_.path(), prompts)).output;
   EXPECT_GE(std::ranges::count(expected, '\n'), 2) << expected;
@@ -276,7 +273,7 @@ TEST_F(Stage1, AnswersPromptsAsStage0) {
 }
 
 TEST_F(Stage1, TakesAPromptThatIsNoUtf8) {
-  stage0("train", small("run", {"--tokenizer", "bpe", "--vocab-size", "257", "--steps", "1"}));
+  stage0("train", small("run", words("--tokenizer bpe --vocab-size 257 --steps 1")));
   const Arguments text = {"--model", "run", "--prompt", "the \xff", "--max-new-tokens", "9"};
   EXPECT_EQ(stage1(2, "generate", text).output, stage0("generate", text).output);
 }
@@ -350,10 +347,9 @@ TEST_F(Stage1, MetricsTellOfRanks) {
 // Two tensor ranks in each of two stages: one step with the samples of one rank, and its figures.
 TEST_F(Stage1, BenchOfAGridTakesTheStepOfOneRank) {
   const auto bench = [&](int ranks, const Arguments& grid) {
-    const Arguments model = {"--n-layer",           "2",  "--n-head",     "2",    "--n-embd",     "32",
-                             "--block-size",        "16", "--vocab-size", "101",  "--batch-size", "2",
-                             "--grad-accumulation", "2",  "--steps",      "1",    "--warmup",     "0",
-                             "--threads",           "1",  "--comm",       "flat", "--json"};
+    const Arguments model = words(
+        "--n-layer 2 --n-head 2 --n-embd 32 --block-size 16 --vocab-size 101 --batch-size 2 "
+        "--grad-accumulation 2 --steps 1 --warmup 0 --threads 1 --comm flat --json");
     return nlohmann::json::parse(stage1(ranks, "bench", model + grid).output);
   };
   const auto one = bench(1, {}), grid = bench(4, {"--tensor-parallel", "2", "--pipeline-parallel", "2"});
@@ -397,7 +393,7 @@ TEST_F(Stage1, BenchRefusesWhatAGridCannotDo) {
   EXPECT_EQ(refusal(2, {"--tensor-parallel", "2", "--budget"}),
             "--tensor-parallel: cannot be combined with --budget, which counts the ops of one rank with the "
             "whole model\n");
-  EXPECT_EQ(refusal(2, {"--pipeline-parallel", "2", "--reproducible", "--batch-size", "8"}),
+  EXPECT_EQ(refusal(2, words("--pipeline-parallel 2 --reproducible --batch-size 8")),
             "--pipeline-parallel: cannot be combined with --reproducible\n");
 }
 

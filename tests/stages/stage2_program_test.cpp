@@ -30,16 +30,16 @@ class Stage2Emulated : public TrainedRuns {
 };
 
 TEST_F(Stage2Emulated, TrainsAsStage0) {
-  const Arguments flags = with_flags(kFewSequences, {"--grad-accumulation", "2", "--steps", "6",
-                                                     "--warmup-steps", "1", "--eval-every", "3"});
+  const Arguments flags =
+      with_flags(kFewSequences, words("--grad-accumulation 2 --steps 6 --warmup-steps 1 --eval-every 3"));
   stage0("train", small("serial", flags));
   stage2("train", small("emulated", flags));
   expect_same_curves("emulated", "serial");
 }
 
 TEST_F(Stage2Emulated, TrainsSomeParametersAsStage0) {
-  const Arguments flags = with_flags(kFewSequences, {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1",
-                                                     "--steps", "4", "--trace-steps", "2"});
+  const Arguments flags =
+      with_flags(kFewSequences, words("--freeze wte*,*.mlp.* --grad-clip 0.1 --steps 4 --trace-steps 2"));
   stage0("train", small("serial", flags));
   stage2("train", small("emulated", flags));
   expect_same_curves("emulated", "serial");
@@ -47,8 +47,7 @@ TEST_F(Stage2Emulated, TrainsSomeParametersAsStage0) {
 }
 
 TEST_F(Stage2Emulated, ComputesEveryTensorAsStage0) {
-  const Arguments traced =
-      with_flags(kFewSequences, {"--trace-steps", "3", "--stop-after", "3", "--n-layer", "2"});
+  const Arguments traced = with_flags(kFewSequences, words("--trace-steps 3 --stop-after 3 --n-layer 2"));
   stage0("train", small("serial", traced));
   stage2("train", small("emulated", traced));
   expect_same_traces("emulated", "serial", 3);
@@ -68,8 +67,8 @@ TEST_F(Stage2Emulated, ARunGoesOnAtAnotherStage) {
 // mean and rstd, N floats each.
 TEST_F(Stage2Emulated, CountsTheBytesOfAStep) {
 #ifdef STAGEGPT_PROFILE
-  stage2("bench", {"--n-layer", "1", "--n-embd", "64", "--n-head", "2", "--block-size", "32", "--vocab-size",
-                   "256", "--batch-size", "2", "--emulator-report", "report"});
+  stage2("bench", words("--n-layer 1 --n-embd 64 --n-head 2 --block-size 32 --vocab-size 256 --batch-size 2 "
+                        "--emulator-report report"));
   const auto report = nlohmann::json::parse(read_bytes(directory_.path() / "report" / "report.json"));
   const auto op = std::ranges::find_if(
       report["ops"], [](const auto& entry) { return entry["name"] == "layernorm_forward"; });
@@ -117,7 +116,7 @@ TEST_F(Stage2Emulated, CountsOneVersionOfALadder) {
                  "--ladder-version: no version \"v9\" (there are: v1 thread per row, ");
 #ifdef STAGEGPT_PROFILE
   const auto sums = nlohmann::json::parse(
-      stage2("bench", {"--ladder", "layernorm", "--ladder-version", "v2", "--emulator-report", "-"}).output);
+      stage2("bench", words("--ladder layernorm --ladder-version v2 --emulator-report -")).output);
   EXPECT_EQ(sums["kernels"].size(), 1u);
   EXPECT_TRUE(sums["kernels"].contains("layernorm_v2_kernel"));
 #endif
@@ -253,7 +252,7 @@ TEST_F(Stage2Emulated, AnotherThreadOrderGivesTheSameBits) {
 }
 
 TEST_F(Stage2Emulated, EveryVersionOfTheProductTrainsAsTheLibrarys) {
-  const Arguments shorter = {"--batch-size", "4", "--stop-after", "3", "--eval-every", "2"};
+  const Arguments shorter = words("--batch-size 4 --stop-after 3 --eval-every 2");
   stage2("train", small("library", shorter));
   for (const char* matmul : {"naive", "tiled", "vectorised"}) {
     stage2("train", small(matmul, with_flags(shorter, {"--gpu-matmul", matmul})));
@@ -278,8 +277,7 @@ TEST_F(Stage2Emulated, OnlyMaterialisedAttentionHoldsScores) {
 
 TEST_F(Stage2Emulated, WritesAsStage0) {
   stage0("train", small("run"));
-  const Arguments text = {"--model",          "run", "--prompt",      "the",
-                          "--max-new-tokens", "14",  "--temperature", "0"};
+  const Arguments text = words("--model run --prompt the --max-new-tokens 14 --temperature 0");
   const std::string expected = stage0("generate", text).output;
   EXPECT_EQ(stage2("generate", text).output, expected);
   EXPECT_EQ(stage2("generate", with_flags(text, {"--weights", "bf16"})).output,
@@ -288,8 +286,7 @@ TEST_F(Stage2Emulated, WritesAsStage0) {
 
 TEST_F(Stage2Emulated, EvaluatesAsStage0) {
   stage0("train", small("run"));
-  const Arguments text = {"--model", "run",      "--data", "t.txt", "--val-fraction",
-                          "0.05",    "--stride", "7",      "--json"};
+  const Arguments text = words("--model run --data t.txt --val-fraction 0.05 --stride 7 --json");
   const auto expected = nlohmann::json::parse(stage0("evaluate", text).output),
              found = nlohmann::json::parse(stage2("evaluate", text).output),
              bf16 =
@@ -312,10 +309,9 @@ TEST_F(Stage2Emulated, VerifiesTheGoldenModel) {
 
 // Between the steps, other work uses the memory of a graph: validations, samples, and a trace.
 TEST_F(Stage2Emulated, AStepIsGraphsWithTheSameBits) {
-  const Arguments flags =
-      with_flags(kFewSequences, {"--grad-accumulation", "2", "--dropout", "0.1", "--stop-after", "4",
-                                 "--eval-every", "2", "--sample-every", "3", "--trace-steps", "1",
-                                 "--max-new-tokens", "10", "--grad-clip", "0.1", "--warmup-steps", "3"});
+  const Arguments flags = with_flags(
+      kFewSequences, words("--grad-accumulation 2 --dropout 0.1 --stop-after 4 --eval-every 2 --sample-every "
+                           "3 --trace-steps 1 --max-new-tokens 10 --grad-clip 0.1 --warmup-steps 3"));
   stage2("train", small("default", flags));
   stage2("train", small("off", with_flags(flags, {"--gpu-graph", "off"})));
   EXPECT_EQ(hash_after(4, "default"), hash_after(4, "off"));
@@ -379,8 +375,8 @@ TEST_F(Stage2Emulated, RecordsNoGraphsOfWhatIsWatchedOpByOp) {
 
 // A token is one graph, its position and its id are one copy, and its logits another.
 TEST_F(Stage2Emulated, ATokenIsOneGraphOfFiveKernelsALayer) {
-  const Arguments flags = {"--generate", "--n-layer", "12", "--n-embd", "32",          "--n-head",
-                           "2",          "--steps",   "1",  "--json",   "--precision", "bf16"};
+  const Arguments flags =
+      words("--generate --n-layer 12 --n-embd 32 --n-head 2 --steps 1 --json --precision bf16");
   for (const char* graph : {"auto", "off"}) {
     const auto work = nlohmann::json::parse(
         stage2("bench", with_flags(flags, {"--gpu-graph", graph})).output)["device_work"];
@@ -399,7 +395,7 @@ TEST_F(Stage2Emulated, ATokenIsOneGraphOfFiveKernelsALayer) {
 // Its rows are those of the op that generation has for a token.
 TEST_F(Stage2Emulated, InspectsATextOfOneToken) {
   stage0("train", small("run", {"--stop-after", "1"}));
-  const Arguments text = {"--model", "run", "--prompt", "t", "--json", "-"};
+  const Arguments text = words("--model run --prompt t --json -");
   const auto read = [](const ProgramResult& result) { return nlohmann::json::parse(result.output)["lens"]; };
   EXPECT_EQ(read(stage2("inspect", text)).size(), read(stage0("inspect", text)).size());
 }
@@ -409,20 +405,18 @@ TEST_F(Stage2Emulated, InspectsATextOfOneToken) {
 TEST_F(Stage2Emulated, GeneratesTheSameTextWithAndWithoutGraphs) {
   stage0("train", small("run"));
   const auto written = [&](const std::vector<Arguments>& parts) {
-    Arguments text = {"--model", "run", "--max-new-tokens", "40", "--num-samples", "2"};
+    Arguments text = words("--model run --max-new-tokens 40 --num-samples 2");
     for (const Arguments& part : parts) text = with_flags(text, part);
     return stage2("generate", text).output;
   };
-  for (const Arguments& text :
-       std::vector<Arguments>{{"--prompt", "the"},
-                              {"--prompt", "t", "--top-k", "5", "--precision", "bf16"},
-                              {"--prompt", "the", "--top-k", "3", "--top-p", "0.9"}}) {
+  for (const Arguments& text : std::vector<Arguments>{{"--prompt", "the"},
+                                                      words("--prompt t --top-k 5 --precision bf16"),
+                                                      words("--prompt the --top-k 3 --top-p 0.9")}) {
     const std::string expected = written({text, {"--gpu-graph", "off"}});
     EXPECT_EQ(written({text}), expected);
     EXPECT_GT(expected.size(), 60u);
   }
-  const Arguments greedy = {"--model",          "run", "--prompt",      "the",
-                            "--max-new-tokens", "14",  "--temperature", "0"};
+  const Arguments greedy = words("--model run --prompt the --max-new-tokens 14 --temperature 0");
   const std::string expected = stage0("generate", greedy).output;
   for (const Arguments& how : {Arguments{"--gpu-graph", "on"}, Arguments{"--no-fused"}})
     EXPECT_EQ(stage2("generate", with_flags(greedy, how)).output, expected);
@@ -453,9 +447,9 @@ TEST_F(Stage2Emulated, AStepHasFewLaunchesNoAllocationAndOneWait) {
 
 // The host launches one graph for forward and backward, and one for the update.
 TEST_F(Stage2Emulated, AStepInGraphsHasTwoLaunches) {
-  const ProgramResult result =
-      stage2("bench", {"--n-layer", "1", "--n-embd", "32", "--n-head", "2", "--batch-size", "2", "--seq-len",
-                       "8", "--steps", "1", "--warmup", "3", "--json"});
+  const ProgramResult result = stage2(
+      "bench",
+      words("--n-layer 1 --n-embd 32 --n-head 2 --batch-size 2 --seq-len 8 --steps 1 --warmup 3 --json"));
   const auto work = nlohmann::json::parse(result.output)["device_work"];
   EXPECT_EQ(work["graphs"], 2);
   EXPECT_EQ(work["in_graphs"], work["launches"]);
@@ -465,16 +459,16 @@ TEST_F(Stage2Emulated, AStepInGraphsHasTwoLaunches) {
 }
 
 TEST_F(Stage2Emulated, BenchReports) {
-  const ProgramResult result =
-      stage2("bench", {"--n-layer", "1", "--n-embd", "32", "--batch-size", "2", "--seq-len", "16", "--steps",
-                       "2", "--warmup", "1", "--threads", "3", "--json"});
+  const ProgramResult result = stage2(
+      "bench",
+      words("--n-layer 1 --n-embd 32 --batch-size 2 --seq-len 16 --steps 2 --warmup 1 --threads 3 --json"));
   const auto json = nlohmann::json::parse(result.output);
   EXPECT_GT(json["tokens_per_second"], 0);
   EXPECT_EQ(json["threads"], 3);
   EXPECT_FALSE(json["kernels"].empty());
-  const std::string table = stage2("bench", {"--n-layer", "1", "--n-embd", "32", "--seq-len", "16", "--steps",
-                                             "1", "--warmup", "0", "--precision", "tf32"})
-                                .output;
+  const std::string table =
+      stage2("bench", words("--n-layer 1 --n-embd 32 --seq-len 16 --steps 1 --warmup 0 --precision tf32"))
+          .output;
   EXPECT_NE(table.find("emulated GPU on "), std::string::npos) << table;
   EXPECT_NE(table.find("; tf32, "), std::string::npos) << table;
 }

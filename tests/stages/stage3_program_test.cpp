@@ -31,7 +31,7 @@ class Stage3Emulated : public TrainedRuns {
 
 TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
   const Arguments shorter =
-      with_flags(kFewSequences, {"--steps", "4", "--eval-every", "2", "--grad-accumulation", "2"});
+      with_flags(kFewSequences, words("--steps 4 --eval-every 2 --grad-accumulation 2"));
   stage0("train", small("serial", shorter));
   for (const int ranks : {1, 4}) {  // two ranks train in most of these tests
     const std::string run = "ranks" + std::to_string(ranks);
@@ -41,8 +41,8 @@ TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
 }
 
 TEST_F(Stage3Emulated, TensorRanksAndStagesTrainAsStage0) {
-  const Arguments shorter = {"--steps",      "3", "--eval-every",        "3", "--n-layer", "2",
-                             "--batch-size", "4", "--grad-accumulation", "2"};
+  const Arguments shorter =
+      words("--steps 3 --eval-every 3 --n-layer 2 --batch-size 4 --grad-accumulation 2");
   stage0("train", small("serial", shorter));
   stage3(2, "train", small("divided", with_flags(shorter, {"--tensor-parallel", "2"})));
   expect_same_curves("divided", "serial");
@@ -53,8 +53,7 @@ TEST_F(Stage3Emulated, TensorRanksAndStagesTrainAsStage0) {
 }
 
 TEST_F(Stage3Emulated, TrainsSomeParametersAsStage0) {
-  const Arguments flags =
-      with_flags(kFewSequences, {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1", "--steps", "4"});
+  const Arguments flags = with_flags(kFewSequences, words("--freeze wte*,*.mlp.* --grad-clip 0.1 --steps 4"));
   stage0("train", small("serial", flags));
   stage3(2, "train", small("divided", with_flags(flags, {"--comm", "zero1"})));
   expect_same_curves("divided", "serial");
@@ -108,8 +107,7 @@ TEST_F(Stage3Emulated, OtherMicroStepsMayBeGraphs) {
 
 // With zero1, each rank updates only a part of the weights, but reads the shadow (bf16 copy) of all weights.
 TEST_F(Stage3Emulated, DividedMomentsInBf16TrainAsWholeOnes) {
-  const Arguments few =
-      with_flags(kFewSequences, {"--steps", "3", "--eval-every", "3", "--precision", "bf16"});
+  const Arguments few = with_flags(kFewSequences, words("--steps 3 --eval-every 3 --precision bf16"));
   for (const char* comm : {"flat", "zero1"})
     stage3(2, "train", small(comm, with_flags(few, {"--comm", comm})));
   expect_same_curves("zero1", "flat");
@@ -144,7 +142,7 @@ TEST_F(Stage3Emulated, ARunGoesOnAtOtherStagesAndNumbersOfRanks) {
 
 TEST_F(Stage3Emulated, WritesAsStage0) {
   stage0("train", small("run"));
-  const Arguments text = {"--model", "run", "--prompt", "the", "--max-new-tokens", "20"};
+  const Arguments text = words("--model run --prompt the --max-new-tokens 20");
   EXPECT_EQ(stage3(2, "generate", text).output, stage0("generate", text).output);
 }
 
@@ -195,9 +193,9 @@ TEST_F(Stage3Emulated, VerifiesInEveryPrecision) {
 
 TEST_F(Stage3Emulated, BenchTellsRanksAndCommunication) {
   const auto bench = [&](const Arguments& more) {
-    const Arguments small = {"--n-layer", "2",  "--n-embd",     "16", "--n-head", "2",
-                             "--seq-len", "16", "--batch-size", "2",  "--steps",  "1",
-                             "--warmup",  "1",  "--threads",    "1",  "--json"};
+    const Arguments small = words(
+        "--n-layer 2 --n-embd 16 --n-head 2 --seq-len 16 --batch-size 2 --steps 1 --warmup 1 --threads 1 "
+        "--json");
     return nlohmann::json::parse(stage3(2, "bench", small + more).output);
   };
   const auto json = bench({});

@@ -19,15 +19,15 @@ class Utf8Output : public SmallRun {
  protected:
   Utf8Output() {
     const Arguments flags =
-        with_flags(model_flags(), {"--tokenizer", "bpe", "--vocab-size", "257", "--max-new-tokens", "300",
-                                   "--learning-rate", "1e-9", "--steps", "1", "--run-dir", "run"});
+        with_flags(model_flags(), words("--tokenizer bpe --vocab-size 257 --max-new-tokens 300 "
+                                        "--learning-rate 1e-9 --steps 1 --run-dir run"));
     trained_ = train(flags);
     EXPECT_EQ(trained_.exit_code, 0) << trained_.errors;
   }
 
   // Arguments for generation. At this temperature, all tokens have nearly the same probability.
   static Arguments call(const Arguments& more) {
-    return with({"--model", "run", "--threads", "1", "--temperature", "1000"}, more);
+    return with(words("--model run --threads 1 --temperature 1000"), more);
   }
   std::string written(const Arguments& more) const {
     const ProgramResult result = run_program("stage0_generate", call(more), directory.path());
@@ -56,7 +56,7 @@ TEST_F(Utf8Output, IsTheSampleAfterTraining) {
 
 // Many of the 300 texts end inside a character.
 TEST_F(Utf8Output, IsEveryText) {
-  const Arguments texts = {"--num-samples", "300", "--max-new-tokens", "3", "--prompt", "a"};
+  const Arguments texts = words("--num-samples 300 --max-new-tokens 3 --prompt a");
   const std::string plain = written(texts);
   EXPECT_NE(plain.find(concat(kReplacement, "\n---\n")), std::string::npos);
   // --json gives the same texts, with the same replacement characters.
@@ -69,8 +69,8 @@ TEST_F(Utf8Output, IsEveryText) {
 
 // A single byte that begins a character is printed as a replacement character, not left out.
 TEST_F(Utf8Output, HasACharacterForEachByteByItself) {
-  const auto json = nlohmann::json::parse(
-      written({"--num-samples", "300", "--max-new-tokens", "1", "--prompt", "a", "--json"}));
+  const auto json =
+      nlohmann::json::parse(written(words("--num-samples 300 --max-new-tokens 1 --prompt a --json")));
   for (const auto& sample : json["samples"]) {
     EXPECT_EQ(sample["text"] == "", sample["ended_by"] == "end_of_text") << sample;
   }
