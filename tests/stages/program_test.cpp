@@ -22,16 +22,10 @@ constexpr const char* kTinyState = STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug
 std::vector<std::string> small_run(const ScratchDirectory& directory) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "the cat sat on the mats.\n";
-  return {"--data",           directory.write("text.txt", text),
-          "--tokenizer",      "char",
-          "--n-layer",        "1",
-          "--n-head",         "2",
-          "--n-embd",         "16",
-          "--block-size",     "16",
-          "--batch-size",     "4",
-          "--steps",          "200",
-          "--learning-rate",  "0.01",
-          "--max-new-tokens", "40"};
+  return words(
+             "--tokenizer char --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --batch-size 4 --steps 200 "
+             "--learning-rate 0.01 --max-new-tokens 40") +
+         std::vector<std::string>{"--data", directory.write("text.txt", text)};
 }
 
 std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
