@@ -84,39 +84,13 @@ TEST_F(CompareFlagsTest, LimitsAreThoseOfThePrecision) {
 
 TEST_F(CompareFlagsTest, SetTheExperiment) {
   directory_.write("settings.json", R"({"steps": 3, "n_layer": 5})");
-  const Arguments flags = {"--output",
-                           "report",
-                           "--title",
-                           "A title",
-                           "--author",
-                           "An author",
-                           "--stages",
-                           "1,0",
-                           "--ranks",
-                           "4,1",
-                           "--cores",
-                           "8",
-                           "--repeats",
-                           "1",
-                           "--warmup",
-                           "2",
-                           "--loss-limit",
-                           "0.5",
-                           "--norm-limit",
-                           "0.25",
-                           "--scaling",
-                           "strong",
-                           "--reproducible",
-                           "--config",
-                           "settings.json",
-                           "--json",
-                           "--mpirun",
-                           (folder() / "mpirun").string() + " --fast",
-                           "--programs",
-                           folder(),
-                           "--",
-                           "--steps",
-                           "7"};
+  const Arguments flags =
+      Arguments{"--title",    "A title",  "--author",
+                "An author",  "--mpirun", (folder() / "mpirun").string() + " --fast",
+                "--programs", folder()} +
+      words(
+          "--output report --stages 1,0 --ranks 4,1 --cores 8 --repeats 1 --warmup 2 --loss-limit 0.5 "
+          "--norm-limit 0.25 --scaling strong --reproducible --config settings.json --json -- --steps 7");
   const ProgramResult result = run(flags);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   const Json json = Json::parse(result.output);
@@ -132,42 +106,12 @@ TEST_F(CompareFlagsTest, SetTheExperiment) {
   EXPECT_EQ(labels(), (Arguments{"Stage 0, reproducible", "Stage 1, 1 rank, reproducible",
                                  "Stage 1, 4 ranks, reproducible"}));
   const Arguments command = json["contestants"][2]["command"];
-  EXPECT_EQ(command, (Arguments{folder() / "mpirun",
-                                "--fast",
-                                "-np",
-                                "4",
-                                folder() / "stage1_train",
-                                "--data",
-                                "data/dummy.txt",
-                                "--tokenizer",
-                                "char",
-                                "--n-layer",
-                                "5",
-                                "--n-head",
-                                "2",
-                                "--n-embd",
-                                "64",
-                                "--block-size",
-                                "32",
-                                "--batch-size",
-                                "8",
-                                "--steps",
-                                "7",
-                                "--eval-every",
-                                "1000000000",
-                                "--checkpoint-every",
-                                "1000000000",
-                                "--val-fraction",
-                                "0",
-                                "--sample-every",
-                                "0",
-                                "--max-new-tokens",
-                                "0",
-                                "--threads",
-                                "2",
-                                "--reproducible",
-                                "--run-dir",
-                                "report/runs/stage1-4-ranks-batch-8-reproducible-1"}));
+  EXPECT_EQ(command,
+            Arguments{folder() / "mpirun"} + words("--fast -np 4") + Arguments{folder() / "stage1_train"} +
+                words("--data data/dummy.txt --tokenizer char --n-layer 5 --n-head 2 --n-embd 64 "
+                      "--block-size 32 --batch-size 8 --steps 7 --eval-every 1000000000 --checkpoint-every "
+                      "1000000000 --val-fraction 0 --sample-every 0 --max-new-tokens 0 --threads 2 "
+                      "--reproducible --run-dir report/runs/stage1-4-ranks-batch-8-reproducible-1"));
 }
 
 TEST_F(CompareFlagsTest, ChooseTheContestants) {

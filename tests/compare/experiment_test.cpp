@@ -17,6 +17,7 @@ namespace stagegpt::compare::test {
 namespace {
 
 using Texts = std::vector<std::string>;
+using stagegpt::test::operator+;
 using stagegpt::test::words;
 
 Texts flags(const Texts& configuration, const Texts& handed_on) {
@@ -27,15 +28,13 @@ TEST(ExperimentFlags, AreThoseOfASmallModelAndOfTrainingAlone) {
   const Texts never = words(
       "--eval-every 1000000000 --checkpoint-every 1000000000 --val-fraction 0 --sample-every 0 "
       "--max-new-tokens 0");
-  Texts small = words(
+  const Texts small = words(
       "--data data/dummy.txt --tokenizer char --n-layer 2 --n-head 2 --n-embd 64 --block-size 32 "
       "--batch-size 8 --steps 20");
-  small.insert(small.end(), never.begin(), never.end());
-  EXPECT_EQ(flags({}, {}), small);
-  Texts gpt2 = words("--data data/dummy.txt --tokenizer char --batch-size 8 --steps 20 --model gpt2");
-  gpt2.insert(gpt2.end(), never.begin(), never.end());
-  EXPECT_EQ(flags({"--model", "gpt2"}, {}), gpt2);
-  EXPECT_EQ(flags({}, {"--model", "gpt2"}), gpt2);
+  EXPECT_EQ(flags({}, {}), small + never);
+  const Texts gpt2 = words("--data data/dummy.txt --tokenizer char --batch-size 8 --steps 20 --model gpt2");
+  EXPECT_EQ(flags({"--model", "gpt2"}, {}), gpt2 + never);
+  EXPECT_EQ(flags({}, {"--model", "gpt2"}), gpt2 + never);
 }
 
 TEST(ExperimentFlags, ThatAreItsOwnAreRefusedBehindTheDashesAndLeftOutOfAConfiguration) {

@@ -39,9 +39,7 @@ class PrepareData : public testing::Test {
     return run_program("prepare_data", arguments, directory.path());
   }
   ProgramResult prepare(const std::string& output, const Arguments& more) const {
-    Arguments arguments = {"--output", output};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const ProgramResult result = run(arguments);
+    const ProgramResult result = run(Arguments{"--output", output} + more);
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     return result;
   }
@@ -72,11 +70,10 @@ class PrepareData : public testing::Test {
   }
   // Runs stage0_train for 8 steps. Returns its JSON output and its standard error.
   std::pair<nlohmann::json, std::string> train(const Arguments& data) const {
-    Arguments arguments = words(
+    const Arguments small = words(
         "--n-layer 1 --n-head 1 --n-embd 16 --block-size 16 --batch-size 4 --steps 8 --max-new-tokens 20 "
         "--json");
-    arguments.insert(arguments.end(), data.begin(), data.end());
-    const ProgramResult result = run_program("stage0_train", arguments, directory.path());
+    const ProgramResult result = run_program("stage0_train", small + data, directory.path());
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     if (result.exit_code != 0) return {};
     nlohmann::json json = nlohmann::json::parse(result.output);

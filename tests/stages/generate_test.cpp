@@ -96,10 +96,9 @@ TEST_F(Generate, WritesTheSampleOfATraining) {
     directory.write("sampled.txt", whole);
     const std::string run = "sampled" + std::to_string(samples.size());
     const ProgramResult trained = train(
-        {"--data",           "sampled.txt", "--tokenizer",  "char", "--n-layer", "1", "--n-head",      "2",
-         "--n-embd",         "16",          "--block-size", "16",   "--steps",   "2", "--threads",     "1",
-         "--batch-size",     "2",           "--run-dir",    run,    "--seed",    "6", "--eval-tokens", "16",
-         "--max-new-tokens", "40",          "--json"});
+        words("--data sampled.txt --tokenizer char --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 "
+              "--steps 2 --threads 1 --batch-size 2 --seed 6 --eval-tokens 16 --max-new-tokens 40 --json") +
+        Arguments{"--run-dir", run});
     ASSERT_EQ(trained.exit_code, 0) << trained.errors;
     const ProgramResult generated =
         run_program("stage0_generate",

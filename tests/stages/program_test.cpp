@@ -14,35 +14,26 @@
 namespace stagegpt::test {
 namespace {
 
+using Arguments = std::vector<std::string>;
+
 constexpr const char* kTiny = STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin";
 constexpr const char* kTinyState = STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin";
 
 // Flags of a run that takes less than a second: a small model and a text with a period of 25 characters.
 // Windows of 16 characters begin at all positions of this period.
-std::vector<std::string> small_run(const ScratchDirectory& directory) {
+Arguments small_run(const ScratchDirectory& directory) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "the cat sat on the mats.\n";
-  return {"--data",           directory.write("text.txt", text),
-          "--tokenizer",      "char",
-          "--n-layer",        "1",
-          "--n-head",         "2",
-          "--n-embd",         "16",
-          "--block-size",     "16",
-          "--batch-size",     "4",
-          "--steps",          "200",
-          "--learning-rate",  "0.01",
-          "--max-new-tokens", "40"};
-}
-
-std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
+  return words(
+             "--tokenizer char --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --batch-size 4 --steps 200 "
+             "--learning-rate 0.01 --max-new-tokens 40") +
+         Arguments{"--data", directory.write("text.txt", text)};
 }
 
 TEST(Train, LearnsAndWrites) {
   const ScratchDirectory directory;
   const ProgramResult result =
-      run_program("stage0_train", with(small_run(directory), {"--json"}), directory.path());
+      run_program("stage0_train", small_run(directory) + Arguments{"--json"}, directory.path());
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   const auto json = nlohmann::json::parse(result.output);
   EXPECT_LT(json["validation_loss"].get<double>(), 1.0);  // untrained: log 14 = 2.6
@@ -55,7 +46,7 @@ TEST(Train, LearnsAndWrites) {
 TEST(Train, SpreadsItsThreadsOverTheCoresThatOpenMpIsGiven) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two cores";
   const ScratchDirectory directory;
-  std::vector<std::string> arguments = with(small_run(directory), {"--threads", "2"});
+  Arguments arguments = small_run(directory) + Arguments{"--threads", "2"};
   *std::ranges::find(arguments, "200") = "1";
   const RunOptions options = {.environment = {{"OMP_PLACES", "threads"},
                                               {"OMP_PROC_BIND", "spread"},
@@ -72,10 +63,10 @@ TEST(Train, SpreadsItsThreadsOverTheCoresThatOpenMpIsGiven) {
 TEST(Train, MeasuresBitsPerByte) {
   const ScratchDirectory directory;
   const auto run = [&](const std::string& tokenizer, const std::string& vocab_size) {
-    std::vector<std::string> arguments = with(small_run(directory), {"--json"});
+    Arguments arguments = small_run(directory) + Arguments{"--json"};
     *std::ranges::find(arguments, "char") = tokenizer;
     *std::ranges::find(arguments, "200") = "2";
-    if (!vocab_size.empty()) arguments = with(arguments, {"--vocab-size", vocab_size});
+    if (!vocab_size.empty()) arguments = arguments + Arguments{"--vocab-size", vocab_size};
     const ProgramResult result = run_program("stage0_train", arguments, directory.path());
     return result.exit_code == 0 ? nlohmann::json::parse(result.output) : nlohmann::json();
   };
@@ -93,7 +84,7 @@ TEST(Train, SpecialTokensAreNoBytes) {
   const ScratchDirectory directory;
   for (int i = 0; i < 100; ++i)
     directory.write("part" + std::to_string(100 + i) + ".txt", "the cat sat on the mats.\n");
-  std::vector<std::string> arguments = with(small_run(directory), {"--json"});
+  Arguments arguments = small_run(directory) + Arguments{"--json"};
   *std::ranges::find(arguments, (directory.path() / "text.txt").string()) =
       (directory.path() / "part*.txt").string();
   *std::ranges::find(arguments, "200") = "2";
@@ -104,7 +95,7 @@ TEST(Train, SpecialTokensAreNoBytes) {
   EXPECT_NEAR(json["bits_per_byte"], json["validation_loss"].get<double>() / std::log(2.0) * 26 / 25, 0.02);
   // The number of bytes of unknown words is not known, so there is no value.
   *std::ranges::find(arguments, "char") = "word";
-  result = run_program("stage0_train", with(arguments, {"--vocab-size", "6"}), directory.path());
+  result = run_program("stage0_train", arguments + Arguments{"--vocab-size", "6"}, directory.path());
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_TRUE(nlohmann::json::parse(result.output)["bits_per_byte"].is_null());
 }
@@ -112,7 +103,7 @@ TEST(Train, SpecialTokensAreNoBytes) {
 TEST(Train, SameSeedSameResult) {
   const ScratchDirectory directory;
   const auto result = [&](const std::string& seed) {
-    std::vector<std::string> arguments = with(small_run(directory), {"--seed", seed, "--json"});
+    Arguments arguments = small_run(directory) + Arguments{"--seed", seed, "--json"};
     *std::ranges::find(arguments, "200") = "20";
     const auto json = nlohmann::json::parse(run_program("stage0_train", arguments, directory.path()).output);
     return std::tuple(json["loss"].get<double>(), json["validation_loss"].get<double>(),
@@ -125,8 +116,8 @@ TEST(Train, SameSeedSameResult) {
 
 TEST(Train, DivergenceIsAFailureThatNamesTheStep) {
   const ScratchDirectory directory;
-  const ProgramResult diverged =
-      run_program("stage0_train", with(small_run(directory), {"--learning-rate", "1e30"}), directory.path());
+  const ProgramResult diverged = run_program(
+      "stage0_train", small_run(directory) + Arguments{"--learning-rate", "1e30"}, directory.path());
   EXPECT_EQ(diverged.exit_code, 1);
   EXPECT_NE(diverged.errors.find("a lower --learning-rate may help"), std::string::npos) << diverged.errors;
 }
@@ -145,12 +136,12 @@ TEST(Verify, PassesOnTheReferenceInEveryVersion) {
 }
 
 // Runs stage0_verify with a reference whose last element, in the gradient of ln_f.bias, is wrong.
-ProgramResult verify_wrong_gradient(const std::vector<std::string>& flags) {
+ProgramResult verify_wrong_gradient(const Arguments& flags) {
   const ScratchDirectory directory;
   std::string state = read_bytes(kTinyState);
   state[state.size() - 1] = static_cast<char>(state.back() ^ 0x40);
   return run_program("stage0_verify",
-                     with({"--model", kTiny, "--state", directory.write("state.bin", state)}, flags),
+                     Arguments{"--model", kTiny, "--state", directory.write("state.bin", state)} + flags,
                      directory.path());
 }
 
@@ -181,15 +172,15 @@ TEST(Verify, PrintsARowForEachTensor) {
   EXPECT_EQ(others, (std::vector<std::string>{"tensor", "step", "step", "FAILED"}));
 }
 
-nlohmann::json bench_json(const std::vector<std::string>& arguments) {
-  const ProgramResult result = run_program("stage0_bench", with({"--json"}, arguments), ".");
+nlohmann::json bench_json(const Arguments& arguments) {
+  const ProgramResult result = run_program("stage0_bench", Arguments{"--json"} + arguments, ".");
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   return nlohmann::json::parse(result.output);
 }
 
 // The report of a small model.
-nlohmann::json small_bench(const std::vector<std::string>& more) {
-  return bench_json(with(words("--batch-size 2 --seq-len 16 --steps 3 --warmup 1"), more));
+nlohmann::json small_bench(const Arguments& more) {
+  return bench_json(words("--batch-size 2 --seq-len 16 --steps 3 --warmup 1") + more);
 }
 
 TEST(Bench, ReportsWhatItMeasured) {

@@ -240,9 +240,9 @@ TEST_F(Stage1, WritesAsStage0) {
 TEST_F(Stage1, EvaluatesAsStage0) {
   stage0("train", small("run"));
   for (const char* stride : {"3", "16"}) {
-    const Arguments text = {"--model",  "run",  "--data",       "t.txt", "--seq-len",      "16",
-                            "--stride", stride, "--batch-size", "4",     "--val-fraction", "0.2",
-                            "--json"};
+    const Arguments text =
+        words("--model run --data t.txt --seq-len 16 --batch-size 4 --val-fraction 0.2 --json") +
+        Arguments{"--stride", stride};
     const std::string expected = stage0("evaluate", text).output;
     for (const int ranks : {2, 3}) EXPECT_EQ(stage1(ranks, "evaluate", text).output, expected);
   }
@@ -282,13 +282,9 @@ TEST_F(Stage1, TakesAPromptThatIsNoUtf8) {
 // gradients.
 TEST_F(Stage1, VerifiesAGrid) {
   const auto verify = [&](int ranks, const Arguments& grid) {
-    const Arguments arguments = {"--model",         STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin",
-                                 "--state",         STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin",
-                                 "--steps",         "4",
-                                 "--learning-rate", "0.01",
-                                 "--grad-clip",     "0.5",
-                                 "--threads",       "1",
-                                 "--json"};
+    const std::string tiny = STAGEGPT_SOURCE_DIR "/tests/golden/tiny";
+    const Arguments arguments = Arguments{"--model", tiny + ".bin", "--state", tiny + "_debug_state.bin"} +
+                                words("--steps 4 --learning-rate 0.01 --grad-clip 0.5 --threads 1 --json");
     return nlohmann::json::parse(stage1(ranks, "verify", arguments + grid).output);
   };
   const auto one = verify(1, {}), grid = verify(6, {"--tensor-parallel", "3", "--pipeline-parallel", "2"});

@@ -263,11 +263,12 @@ TEST_F(Stage2Emulated, EveryVersionOfTheProductTrainsAsTheLibrarys) {
 // With materialised attention, most of this model's memory would be the scores of a sequence and their
 // gradient, (2,NH,T,T). The other versions of attention do not store them.
 TEST_F(Stage2Emulated, OnlyMaterialisedAttentionHoldsScores) {
-  constexpr double kHeads = 8, kT = 192;
+  constexpr double kHeads = 8, kT = 128;
   const auto peak_bytes = [&](const char* attention) {
-    const ProgramResult result = stage2(
-        "bench", {"--n-layer", "1", "--n-embd", "32", "--n-head", "8", "--block-size", "192", "--batch-size",
-                  "1", "--steps", "1", "--warmup", "0", "--json", "--gpu-attention", attention});
+    const ProgramResult result =
+        stage2("bench", words("--n-layer 1 --n-embd 32 --n-head 8 --block-size 128 --batch-size 1 --steps 1 "
+                              "--warmup 0 --json") +
+                            Arguments{"--gpu-attention", attention});
     return nlohmann::json::parse(result.output)["peak_memory_bytes"].get<double>();
   };
   const double scores = 2 * kHeads * kT * kT * sizeof(float), flash = peak_bytes("flash");

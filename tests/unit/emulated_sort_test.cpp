@@ -31,16 +31,18 @@ std::vector<std::int32_t> sorted_order(const std::vector<std::int32_t>& ids, std
   return host;
 }
 
+void expect_sorted(std::int64_t n, std::int32_t rows, std::int32_t range) {
+  const std::vector<std::int32_t> ids = spread_ids(n, rows, range);
+  std::vector<std::int32_t> expected(ids.size());
+  std::iota(expected.begin(), expected.end(), 0);
+  std::ranges::stable_sort(expected, {}, [&](std::int32_t token) { return ids[token]; });
+  EXPECT_EQ(sorted_order(ids, rows), expected) << n << " tokens, " << range << " of " << rows << " ids";
+}
+
 TEST_P(SortTokens, is_stable_with_ids_of_one_two_and_three_digits) {
   for (const std::int64_t n : {1, 31, 33, 1024, 1025, 2300}) {
     for (const std::int32_t rows : {1, 2, 256, 257, 65536, 70001}) {
-      for (const std::int32_t range : {1, std::min(3, rows), rows}) {
-        const std::vector<std::int32_t> ids = spread_ids(n, rows, range);
-        std::vector<std::int32_t> expected(ids.size());
-        std::iota(expected.begin(), expected.end(), 0);
-        std::ranges::stable_sort(expected, {}, [&](std::int32_t token) { return ids[token]; });
-        EXPECT_EQ(sorted_order(ids, rows), expected) << n << " tokens, " << range << " of " << rows << " ids";
-      }
+      for (const std::int32_t range : {1, std::min(3, rows), rows}) expect_sorted(n, rows, range);
     }
   }
 }
@@ -50,11 +52,7 @@ TEST_P(SortTokens, divides_many_tokens_among_64_tiles) {
   constexpr std::int64_t kTokens = 66000;
   EXPECT_EQ(gpu::SortTiles(kTokens).count, 52);
   EXPECT_EQ(gpu::SortTiles(1 << 20).count, 64);
-  const std::vector<std::int32_t> ids = spread_ids(kTokens, 200, 200);
-  std::vector<std::int32_t> expected(ids.size());
-  std::iota(expected.begin(), expected.end(), 0);
-  std::ranges::stable_sort(expected, {}, [&](std::int32_t token) { return ids[token]; });
-  EXPECT_EQ(sorted_order(ids, 200), expected);
+  expect_sorted(kTokens, 200, 200);
 }
 
 }  // namespace
