@@ -25,9 +25,7 @@ class Bf16Training : public TrainedRuns {
   }
   void expect_refusal(const std::string& job, const Arguments& arguments, const char* message,
                       const RunOptions& options = {}) const {
-    const ProgramResult result = run(job, arguments, options);
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_NE(result.errors.find(message), std::string::npos) << result.errors;
+    expect_failure(run(job, arguments, options), 2, message);
   }
 };
 

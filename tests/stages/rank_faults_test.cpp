@@ -12,33 +12,26 @@
 #include "common/checkpoint/run_directory.h"
 #include "tests/support/mpi_program.h"
 #include "tests/support/patterns.h"
+#include "tests/support/trained_runs.h"
 
 namespace stagegpt::test {
 namespace {
 
-using Arguments = std::vector<std::string>;
-
-constexpr const char* kEndless = "1000000";
-
 // A run of a small model on the text t.txt, in the directory "run", which continues until it is ended. The
 // test parameter is the program.
-class Faults : public testing::TestWithParam<const char*> {
+class Faults : public TrainedRuns, public testing::WithParamInterface<const char*> {
  protected:
   static std::string program() { return concat(STAGEGPT_BIN_DIR "/", GetParam()); }
-  void SetUp() override {
-    std::string text;
-    for (int i = 0; i < 200; ++i) text += "the cat sat on the mats.\n";
-    directory_.write("t.txt", text);
-  }
 
-  Arguments small(const Arguments& more = {}) const {
-    return with_flags(
-        Arguments{"--data",           "t.txt",  "--tokenizer",        "char", "--n-layer",    "1",
-                  "--n-head",         "2",      "--n-embd",           "16",   "--block-size", "16",
-                  "--steps",          kEndless, "--threads",          "1",    "--batch-size", "6",
-                  "--run-dir",        "run",    "--checkpoint-every", "10",   "--eval-every", "10",
-                  "--max-new-tokens", "20"},
-        more);
+  static Arguments small(const Arguments& more = {}) {
+    return TrainedRuns::small("run", with_flags({"--steps", "1000000", "--batch-size", "6",
+                                                 "--checkpoint-every", "10", "--dropout", "0"},
+                                                more));
+  }
+  // Two ranks, each with its own arguments of mpirun: the program and its flags, or -wdir before them.
+  ProgramResult two_ranks(const Arguments& first, const Arguments& second) const {
+    return run_mpi(Arguments{"--oversubscribe", "-np", "1"} + first + Arguments{":", "-np", "1"} + second,
+                   directory_.path());
   }
 
   // Trains on `ranks` ranks. With once_saved(action), `action` is called when there is a checkpoint.
@@ -61,11 +54,8 @@ class Faults : public testing::TestWithParam<const char*> {
     // There may be a newer checkpoint than `latest`, so this is some steps after it.
     const Arguments go_on = {"--resume", "run", "--stop-after", std::to_string(done + 20)};
     const ProgramResult result = run_mpi(ranks_of(2, GetParam()) + go_on, directory_.path());
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-    EXPECT_NE(result.errors.find("resumed from"), std::string::npos) << result.errors;
+    expect_said(expect_done(result), "resumed from");
   }
-
-  ScratchDirectory directory_;
 };
 // These concern only what stage 3 takes from stage 1 unchanged, so they run at stage 1 alone.
 using FaultsOfStage1 = Faults;
@@ -75,7 +65,7 @@ TEST_P(Faults, AKilledRankEndsAll) {
     const ProgramResult result = train(3, rank == 0 ? Arguments{} : Arguments{"--run-dir", "other"},
                                        once_saved([&](pid_t) { signal_rank(rank, SIGKILL); }));
     EXPECT_NE(result.exit_code, 0);
-    EXPECT_NE(result.errors.find("rank " + std::to_string(rank)), std::string::npos) << result.errors;
+    expect_said(result, "rank " + std::to_string(rank));
     EXPECT_TRUE(all_end(directory_.path()));
   }
   expect_ended_and_resumable();
@@ -101,7 +91,7 @@ TEST_P(FaultsOfStage1, ARankThatStallsInTheLastSampleIsNamed) {
                signal_rank(0, SIGSTOP);
              }});
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.errors.find("rank 0 was stopped in \"sample\" for "), std::string::npos) << result.errors;
+  expect_said(result, "rank 0 was stopped in \"sample\" for ");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
@@ -111,7 +101,7 @@ TEST_P(FaultsOfStage1, ARankThatHangsIsNamed) {
   options.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}};
   const ProgramResult result = train(3, {"--watchdog-seconds", "2"}, options);
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.errors.find("(--watchdog-seconds)"), std::string::npos) << result.errors;
+  expect_said(result, "(--watchdog-seconds)");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
@@ -123,7 +113,7 @@ TEST_P(FaultsOfStage1, ARankThatHangsWhileAnotherSavesEndsAll) {
              .signal_after = "step_00000002",
              .instead = [&](pid_t) { signal_rank(2, SIGRTMIN); }});
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.errors.find("(--watchdog-seconds)"), std::string::npos) << result.errors;
+  expect_said(result, "(--watchdog-seconds)");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
@@ -137,7 +127,7 @@ TEST_P(FaultsOfStage1, ARankThatIsStoppedWhileItWaitsIsNamed) {
     signal_rank(0, SIGCONT);
   };
   const ProgramResult result = train(2, {"--watchdog-seconds", "2"}, once_saved(stop_while_it_waits));
-  EXPECT_NE(result.errors.find("rank 1 was stopped in \""), std::string::npos) << result.errors;
+  expect_said(result, "rank 1 was stopped in \"");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
@@ -155,8 +145,7 @@ TEST_P(FaultsOfStage1, ARankThatExitsEarlyEndsAll) {
 
 TEST_P(FaultsOfStage1, ASignalToTheLauncherSavesAndStops) {
   const ProgramResult result = train(3, {}, {.signal_after = "step_00000020", .signals = {SIGUSR1}});
-  EXPECT_EQ(result.exit_code, 75) << result.errors;
-  EXPECT_NE(result.errors.find("stopped by a signal after step"), std::string::npos) << result.errors;
+  expect_failure(result, 75, "stopped by a signal after step");
   expect_ended_and_resumable();
 }
 
@@ -186,22 +175,16 @@ TEST_P(Faults, ARankWithoutMemoryEndsAll) {
                    {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_FREE_WAITS", "1"}}});
   };
   const ProgramResult refused = with_limit({});
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.errors.find("rank 1: --batch-size: training with 150000 sequences"), std::string::npos)
-      << refused.errors;
+  expect_failure(refused, 2, "rank 1: --batch-size: training with 150000 sequences");
   const ProgramResult result = with_limit({"--ignore-memory"});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.errors.find("rank 1: out of memory"), std::string::npos) << result.errors;
+  expect_failure(result, 1, "rank 1: out of memory");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
 TEST_P(Faults, WhatIsNotFiniteEndsAllAndIsToldOnce) {
   const ProgramResult result = train(
       3, {"--learning-rate", "1e30", "--lr-schedule", "constant", "--warmup-steps", "0", "--grad-clip", "0"});
-  EXPECT_EQ(result.exit_code, 1);
-  const std::size_t told = result.errors.find("is not finite (loss");
-  ASSERT_NE(told, std::string::npos) << result.errors;
-  EXPECT_EQ(result.errors.find("is not finite (loss", told + 1), std::string::npos) << result.errors;
+  expect_told_once(result, 1, "is not finite (loss");
 }
 
 // The path is the same, but each rank has another working directory.
@@ -209,13 +192,11 @@ TEST_P(FaultsOfStage1, FilesThatDifferAreNamed) {
   std::filesystem::create_directory(directory_.path() / "other");
   const auto expect_named = [&](const char* flag, const Arguments& more) {
     const auto run_in = [&](const char* where) {
-      return Arguments{"-np", "1", "-wdir", directory_.path() / where, program()} + small(more);
+      return Arguments{"-wdir", directory_.path() / where, program()} + small(more);
     };
-    const ProgramResult result = run_mpi(
-        Arguments{"--oversubscribe"} + run_in(".") + Arguments{":"} + run_in("other"), directory_.path());
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_NE(result.errors.find(concat(flag, ": ")), std::string::npos) << result.errors;
-    EXPECT_NE(result.errors.find("on rank 1"), std::string::npos) << result.errors;
+    const ProgramResult result = two_ranks(run_in("."), run_in("other"));
+    expect_failure(result, 2, concat(flag, ": "));
+    expect_said(result, "on rank 1");
   };
   directory_.write("other/t.txt", std::string(4000, 'a') + "\n");
   expect_named("--data", {"--tokenizer", "bpe"});
@@ -231,33 +212,23 @@ TEST_P(FaultsOfStage1, SettingsThatDifferAreNamed) {
       run_mpi(Arguments{"--oversubscribe", "-np", "2", program()} + small({"--seed", "1"}) +
                   Arguments{":", "-np", "1", program()} + small({"--seed", "2"}),
               directory_.path());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("--seed: 2 on rank 2, 1 on rank 0"), std::string::npos) << result.errors;
+  expect_failure(result, 2, "--seed: 2 on rank 2, 1 on rank 0");
 }
 
 // Flags that are not settings, but must be the same on all ranks.
 TEST_P(Faults, CallsThatDifferAreNamed) {
   for (const std::string flag : {"--help", "--version", "--dry-run", "--print-config", "--json"}) {
-    const ProgramResult result =
-        run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + small() +
-                    Arguments{":", "-np", "1", program()} + small() + Arguments{flag},
-                directory_.path());
+    const Arguments first = Arguments{program()} + small();
     const bool exits = flag == "--help" || flag == "--version";
-    EXPECT_EQ(result.exit_code, 2) << flag;
-    EXPECT_NE(result.errors.find((exits ? "--help or --version" : flag) + ": yes on rank 1, no on rank 0"),
-              std::string::npos)
-        << result.errors;
+    expect_failure(two_ranks(first, first + Arguments{flag}), 2,
+                   (exits ? "--help or --version" : flag) + ": yes on rank 1, no on rank 0");
   }
 }
 
 TEST_P(FaultsOfStage1, NumbersOfTracesThatDifferAreNamed) {
-  const ProgramResult result =
-      run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + small() +
-                  Arguments{":", "-np", "1", program()} + small({"--trace-steps", "2"}),
-              directory_.path());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("--trace-steps: yes 2 on rank 1, no on rank 0"), std::string::npos)
-      << result.errors;
+  expect_failure(
+      two_ranks(Arguments{program()} + small(), Arguments{program()} + small({"--trace-steps", "2"})), 2,
+      "--trace-steps: yes 2 on rank 1, no on rank 0");
 }
 
 // Only rank 0 writes the trace.
@@ -267,29 +238,18 @@ TEST_P(FaultsOfStage1, ATraceThatCannotBeWrittenEndsAllAndIsToldOnce) {
   const ProgramResult result = run_mpi(
       ranks_of(2, GetParam()) + Arguments{"--resume", "run", "--stop-after", "20", "--trace-steps", "1"},
       directory_.path());
-  EXPECT_EQ(result.exit_code, 1);
-  const std::size_t told = result.errors.find("cannot create \"run/traces");
-  ASSERT_NE(told, std::string::npos) << result.errors;
-  EXPECT_EQ(result.errors.find("cannot create \"run/traces", told + 1), std::string::npos) << result.errors;
+  expect_told_once(result, 1, "cannot create \"run/traces");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
 TEST_P(FaultsOfStage1, AFileThatOneRankLacksIsNamed) {
   std::filesystem::create_directory(directory_.path() / "empty");
-  const ProgramResult result =
-      run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + small() +
-                  Arguments{":", "-np", "1", "-wdir", directory_.path() / "empty", program()} + small(),
-              directory_.path());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("rank 1: --data"), std::string::npos) << result.errors;
+  const Arguments run = Arguments{program()} + small();
+  expect_failure(two_ranks(run, Arguments{"-wdir", directory_.path() / "empty"} + run), 2, "rank 1: --data");
 }
 
 TEST_P(FaultsOfStage1, AMistakeOfTheUsersIsToldOnce) {
-  const ProgramResult result = train(3, {"--grad-clip", "many"});
-  EXPECT_EQ(result.exit_code, 2);
-  const std::size_t told = result.errors.find("--grad-clip: ");
-  ASSERT_NE(told, std::string::npos) << result.errors;
-  EXPECT_EQ(result.errors.find("--grad-clip: ", told + 1), std::string::npos) << result.errors;
+  expect_told_once(train(3, {"--grad-clip", "many"}), 2, "--grad-clip: ");
 }
 
 std::string name_of(const testing::TestParamInfo<const char*>& test) { return test.param; }

@@ -316,8 +316,7 @@ TEST_F(Stage1, NamesARankThatIsOutOfTolerance) {
   for (std::size_t byte = state.size() - 4000; byte < state.size(); ++byte) state[byte] = 0;  // gradients
   directory_.write("other", state);
   const ProgramResult result = run_mpi(ranks_of(2, "stage1_verify") + arguments, directory_.path());
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.errors.find("rank 0 is out of tolerance\n"), std::string::npos) << result.errors;
+  expect_failure(result, 1, "rank 0 is out of tolerance\n");
 }
 
 TEST_F(Stage1, MetricsTellOfRanks) {
@@ -503,10 +502,8 @@ TEST_F(Stage1, AProgramOfOneProcessIsNotStartedSeveralTimes) {
   const ProgramResult result = run_mpi(ranks_of(2, "stage0_train") + small("run", {}), directory_.path());
   EXPECT_EQ(result.exit_code, 2);
   // mpirun may end the other process before it says so too.
-  EXPECT_NE(result.errors.find(
-                "stage0_train: mpirun has started 2 processes, but this one knows no other: use stage 1"),
-            std::string::npos)
-      << result.errors;
+  expect_said(result,
+              "stage0_train: mpirun has started 2 processes, but this one knows no other: use stage 1");
   EXPECT_FALSE(std::filesystem::exists(directory_.path() / "run"));
 }
 
