@@ -36,6 +36,8 @@ class TrainedRuns : public testing::Test {
   std::string hash_after(int steps, const std::string& run) const;
   // The values of a field in metrics.jsonl, from all lines that have it.
   std::vector<double> metric(const std::string& run, const char* field) const;
+  // The largest relative difference of a loss of `run` from that of `other` at the same step.
+  double largest_loss_difference(const std::string& run, const std::string& other) const;
   // Expects losses and gradient norms with a relative difference of at most 1e-4.
   void expect_same_curves(const std::string& run, const std::string& other) const;
 
