@@ -22,17 +22,7 @@ bool mpi_is_cuda_aware() {
 #endif
 }
 
-}  // namespace
-
-const std::vector<std::string>& transport_names() {
-  static const std::vector<std::string> names = {"nccl", "cuda-aware", "host"};
-  return names;
-}
-
-const std::string& name_of(Transport transport) {
-  return transport_names()[static_cast<std::size_t>(transport)];
-}
-
+// Why a transport cannot be used; empty if it can.
 std::string unavailable_reason(Transport transport, const TransportConditions& conditions) {
   if (transport == Transport::host) return "";
   if (!conditions.is_gpu) return "emulated GPUs support only the host transport";
@@ -47,6 +37,17 @@ std::string unavailable_reason(Transport transport, const TransportConditions& c
     return "--comm-algorithm mpi adds on the host";
   }
   return mpi_is_cuda_aware() ? "" : "this MPI library does not report that it is CUDA-aware";
+}
+
+}  // namespace
+
+const std::vector<std::string>& transport_names() {
+  static const std::vector<std::string> names = {"nccl", "cuda-aware", "host"};
+  return names;
+}
+
+const std::string& name_of(Transport transport) {
+  return transport_names()[static_cast<std::size_t>(transport)];
 }
 
 Transport choose_transport(const std::optional<std::string>& requested,

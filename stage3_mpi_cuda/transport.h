@@ -25,8 +25,6 @@ struct TransportConditions {
   CommAlgorithm algorithm = CommAlgorithm::ring;
 };
 
-// Why a transport cannot be used; empty if it can.
-std::string unavailable_reason(Transport transport, const TransportConditions& conditions);
 // The requested transport or, if none is requested, the fastest that is available. Throws UserError if the
 // requested one is not available.
 Transport choose_transport(const std::optional<std::string>& requested,

@@ -8,6 +8,7 @@
 #include "common/parallel/tensor_parallel.h"
 #include "tests/support/communicators.h"
 #include "tests/support/mpi_ranks.h"
+#include "tests/support/refusal.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tolerance.h"
 
@@ -233,20 +234,16 @@ TEST_P(ModelAcrossRanks, has_the_loss_and_gradients_of_one_rank) {
   }
 }
 
-std::string test_name(const testing::TestParamInfo<CommunicatorUnderTest>& test) { return test.param.name; }
-INSTANTIATE_TEST_SUITE_P(By, AcrossRanksOf, testing::ValuesIn(communicators_under_test()), test_name);
-INSTANTIATE_TEST_SUITE_P(By, ModelAcrossRanks, testing::ValuesIn(communicators_under_test()), test_name);
+INSTANTIATE_TEST_SUITE_P(By, AcrossRanksOf, testing::ValuesIn(communicators_under_test()),
+                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(By, ModelAcrossRanks, testing::ValuesIn(communicators_under_test()),
+                         testing::PrintToStringParamName());
 
 TEST(Divisible, models_and_grids_are_refused_by_what_does_not_divide) {
   const Gpt2Config config{
       .vocab_size = 5, .block_size = 9, .n_layer = 1, .n_head = 12, .n_embd = 24, .n_inner = 20};
-  const auto refusal = [&](int tensor_ranks) -> std::string {
-    try {
-      require_divisible(config, tensor_ranks);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
+  const auto refusal = [&](int tensor_ranks) {
+    return test::refusal([&] { require_divisible(config, tensor_ranks); });
   };
   EXPECT_EQ(refusal(2), "");
   EXPECT_EQ(refusal(5), "--tensor-parallel: 12 heads cannot be divided among 5 ranks");

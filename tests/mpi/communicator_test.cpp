@@ -284,11 +284,9 @@ TEST_P(CommunicatorOfRanks, splits) {
   expect_elements(own, 0, 3, [&](std::int64_t i) { return element(last, i); });
 }
 
-std::string name_of(const testing::TestParamInfo<CommunicatorUnderTest>& test) { return test.param.name; }
-
 const auto kAll = testing::ValuesIn(communicators_under_test());
-INSTANTIATE_TEST_SUITE_P(By, CommunicatorOfRanks, kAll, name_of);
-INSTANTIATE_TEST_SUITE_P(By, ManyAtOnce, kAll, name_of);
+INSTANTIATE_TEST_SUITE_P(By, CommunicatorOfRanks, kAll, testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(By, ManyAtOnce, kAll, testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace stagegpt::test

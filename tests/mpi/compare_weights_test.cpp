@@ -8,6 +8,7 @@
 #include "common/model/gpt2.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/mpi_ranks.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -25,12 +26,8 @@ class CompareWeights : public testing::Test {
   }
   // The error message, which is the same on every rank; "" if the weights agree.
   std::string complaint() {
-    try {
-      require_same_weights(ranks(), *backend_, parameters_, "after step 3");
-      return "";
-    } catch (const WeightsDiffer& error) {
-      return error.what();
-    }
+    return message_of<WeightsDiffer>(
+        [&] { require_same_weights(ranks(), *backend_, parameters_, "after step 3"); });
   }
   static std::string name(int rank) { return concat(rank, " (", ranks().host(rank), ")"); }
 

@@ -8,7 +8,6 @@
 #include "common/parallel/whole_values.h"
 #include "common/train/checkpoint_arenas.h"
 #include "common/train/memory_plan.h"
-#include "stage1_mpi/gradient_syncs.h"
 #include "tests/mpi/small_run.h"
 #include "tests/support/tolerance.h"
 #include "tools/bench/bench.h"
@@ -32,9 +31,7 @@ SmallSettings settings_of(const GridShape& shape) {
 }
 
 SmallRun grid_run(const SmallSettings& settings, const std::string& sync) {
-  return SmallRun(settings, CommAlgorithm::ring, [&](Communicator& communicator, Backend& backend) {
-    return make_gradient_sync(sync, communicator, backend);
-  });
+  return SmallRun(settings, CommAlgorithm::ring, sync_named(sync));
 }
 
 // The training of one process that those of all grids must equal.

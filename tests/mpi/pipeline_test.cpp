@@ -116,10 +116,8 @@ TEST_P(PipelineOf, keeps_of_a_micro_batch_only_what_its_backward_needs) {
   pipeline.run(stages_, 1, passes);
 }
 
-std::string name_of_pipeline(const testing::TestParamInfo<CommunicatorUnderTest>& test) {
-  return test.param.name;
-}
-INSTANTIATE_TEST_SUITE_P(By, PipelineOf, testing::ValuesIn(communicators_under_test()), name_of_pipeline);
+INSTANTIATE_TEST_SUITE_P(By, PipelineOf, testing::ValuesIn(communicators_under_test()),
+                         testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace stagegpt::test

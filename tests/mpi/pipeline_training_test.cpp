@@ -1,7 +1,6 @@
 // Training on the stages of a pipeline, compared bit by bit with the same ranks of one stage.
 #include <gtest/gtest.h>
 
-#include "stage1_mpi/gradient_syncs.h"
 #include "tests/mpi/small_run.h"
 #include "tests/support/tolerance.h"
 
@@ -11,9 +10,7 @@ namespace {
 constexpr int kPipelineSteps = 2;
 
 SmallRun pipeline_run(const SmallSettings& settings) {
-  return SmallRun(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {
-    return make_gradient_sync("zero1", communicator, backend);
-  });
+  return SmallRun(settings, CommAlgorithm::ring, sync_named("zero1"));
 }
 
 std::vector<float> row_of(SmallRun& run, const std::string& name) {
@@ -126,9 +123,7 @@ TEST_P(PipelineTraining, has_moments_of_one_embedding) {
       SmallSettings settings = untied(GetParam());
       settings.tied = true;
       if (with_tensor_ranks) settings.tensor_ranks = ranks().size() / settings.stages;
-      const SmallRun run(settings, CommAlgorithm::ring, [&](Communicator& communicator, Backend& backend) {
-        return make_gradient_sync(sync, communicator, backend);
-      });
+      const SmallRun run(settings, CommAlgorithm::ring, sync_named(sync));
       const Parameters& parameters = run.model.parameters();
       const std::int64_t data_ranks = run.grid.data().size(),
                          copies = sync == "flat" || data_ranks == 1 ? data_ranks : 1;

@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/comm/self_communicator.h"
 #include "common/parallel/divided_gpt2.h"
 #include "common/train/trainer.h"
 #include "stage0_serial/cpu_backend.h"
+#include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/mpi_communicator.h"
 #include "tests/support/mpi_ranks.h"
 #include "tests/support/tensors.h"
@@ -33,6 +35,19 @@ struct SmallSettings {
 };
 
 using MakeSync = std::function<std::unique_ptr<GradientSync>(Communicator&, Backend&)>;
+
+inline MakeSync sync_named(const std::string& name) {
+  return [name](Communicator& communicator, Backend& backend) {
+    return make_gradient_sync(name, communicator, backend);
+  };
+}
+// Of this type, with these further arguments.
+template <class Sync, class... Arguments>
+MakeSync sync_of(Arguments... arguments) {
+  return [=](Communicator& communicator, Backend& backend) {
+    return std::make_unique<Sync>(communicator, backend, arguments...);
+  };
+}
 
 class SmallRun {
  public:

@@ -9,6 +9,7 @@
 #include "common/data/tokenize.h"
 #include "tests/support/mpi_ranks.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -71,12 +72,7 @@ class TokenizeTogether : public testing::Test {
   }
   template <class Error>
   std::string complaint() const {
-    try {
-      together(text_->all());
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "(nothing)";
+    return message_of<Error>([&] { together(text_->all()); });
   }
 
   ScratchDirectory directory_;
@@ -134,13 +130,10 @@ TEST_F(TokenizeTogether, fails_on_all_ranks_alike) {
 
 TEST_F(TokenizeTogether, needs_an_end_between_documents) {
   const Bytes endless(false);
-  try {
-    tokenize_together(ranks(), *text_, text_->all(), endless, options_, [](const auto&) {});
-    ADD_FAILURE() << "nothing thrown";
-  } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(),
-                 "--data: several documents need an end-of-text token, which this vocabulary does not have");
-  }
+  EXPECT_EQ(refusal([&] {
+              tokenize_together(ranks(), *text_, text_->all(), endless, options_, [](const auto&) {});
+            }),
+            "--data: several documents need an end-of-text token, which this vocabulary does not have");
 }
 
 // A signal is noticed when a block is read.

@@ -9,7 +9,6 @@
 #include "common/comm/tree_sync.h"
 #include "common/parallel/parts.h"
 #include "stage0_serial/host_memory.h"
-#include "stage1_mpi/gradient_syncs.h"
 #include "tests/mpi/small_run.h"
 
 namespace stagegpt::test {
@@ -70,9 +69,7 @@ class Traffic : public testing::Test {
     return {sent.bytes, static_cast<std::int64_t>(run.model.parameters().weights().bytes())};
   }
   static Step train(const std::string& sync, const SmallSettings& settings = {}) {
-    return train(settings, [&](Communicator& communicator, Backend& backend) {
-      return make_gradient_sync(sync, communicator, backend);
-    });
+    return train(settings, sync_named(sync));
   }
 
   const std::int64_t n_ = ranks().size();
@@ -210,9 +207,7 @@ TEST_F(Traffic, of_tensor_ranks_is_that_of_the_formula) {
     const std::int64_t dp = n_ / tp, C = 60, L = 2;
     const SmallSettings settings{.batch_size = 24, .tensor_ranks = static_cast<int>(tp), .n_head = 12};
     const std::int64_t N = settings.batch_size / dp * kT;
-    SmallRun run(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {
-      return make_gradient_sync("zero1", communicator, backend);
-    });
+    SmallRun run(settings, CommAlgorithm::ring, sync_named("zero1"));
     sent = {};
     run.trainer.step();
     const std::int64_t arena = run.model.parameters().grads().numel(),
@@ -232,9 +227,7 @@ TEST_F(Traffic, of_a_pipeline_is_that_of_the_formula) {
       const std::int64_t dp = n_ / stages, M = 4, C = 60;
       const SmallSettings settings{.accumulation = M, .stages = stages, .n_layer = 3, .tied = tied};
       const std::int64_t N = settings.batch_size / dp * kT;
-      SmallRun run(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {
-        return make_gradient_sync("zero1", communicator, backend);
-      });
+      SmallRun run(settings, CommAlgorithm::ring, sync_named("zero1"));
       sent = {};
       run.trainer.step();
       const std::int64_t streams = 2 * (stages - 1) * M * N * C,
@@ -262,10 +255,7 @@ TEST_F(Traffic, of_a_step_in_pieces_is_a_little_less) {
 // little more than another.
 TEST_F(Traffic, of_a_reproducible_step_is_that_of_an_all_reduce) {
   if (kReproducibleSubBatches % n_ != 0) GTEST_SKIP() << "the sub-batches do not divide";
-  const Step step =
-      train({.batch_size = 8, .reproducible = true}, [](Communicator& communicator, Backend& backend) {
-        return std::make_unique<TreeSync>(communicator, backend);
-      });
+  const Step step = train({.batch_size = 8, .reproducible = true}, sync_of<TreeSync>());
   const std::int64_t blocks = backend_->norm_blocks(step.arena / std::int64_t{sizeof(float)});
   EXPECT_EQ(over_ranks(step.sent), (n_ - 1) * (2 * step.arena + blocks * std::int64_t{sizeof(double)}));
 }

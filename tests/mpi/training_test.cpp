@@ -39,22 +39,13 @@ std::vector<Sync> syncs() {
                                                               {CommAlgorithm::mpi, "_by_mpi"}};
   for (const auto& [algorithm, suffix] : algorithms) {
     const std::string by = suffix;
-    for (std::string name : gradient_sync_names()) {
-      all.push_back({name + by, algorithm, [name](Communicator& communicator, Backend& backend) {
-                       return make_gradient_sync(name, communicator, backend);
-                     }});
+    for (const std::string& name : gradient_sync_names()) {
+      all.push_back({name + by, algorithm, sync_named(name)});
       std::ranges::replace(all.back().name, '-', '_');
     }
-    all.push_back({"bucketed_in_small" + by, algorithm, [](Communicator& communicator, Backend& backend) {
-                     return std::make_unique<BucketedSync>(communicator, backend, kSmallBucket);
-                   }});
-    all.push_back({"overlapped_in_small" + by, algorithm, [](Communicator& communicator, Backend& backend) {
-                     return std::make_unique<OverlappedSync>(communicator, backend, kSmallBucket);
-                   }});
-    all.push_back(
-        {"zero1_overlapped_in_small" + by, algorithm, [](Communicator& communicator, Backend& backend) {
-           return std::make_unique<Zero1OverlappedSync>(communicator, backend, kSmallBucket);
-         }});
+    all.push_back({"bucketed_in_small" + by, algorithm, sync_of<BucketedSync>(kSmallBucket)});
+    all.push_back({"overlapped_in_small" + by, algorithm, sync_of<OverlappedSync>(kSmallBucket)});
+    all.push_back({"zero1_overlapped_in_small" + by, algorithm, sync_of<Zero1OverlappedSync>(kSmallBucket)});
   }
   return all;
 }
@@ -291,8 +282,7 @@ TEST_P(TrainingOfRanks, skips_an_update_on_all_ranks_for_what_one_has) {
   EXPECT_NE(found, "");
 }
 
-std::string name_of_sync(const testing::TestParamInfo<Sync>& test) { return test.param.name; }
-INSTANTIATE_TEST_SUITE_P(By, TrainingOfRanks, testing::ValuesIn(syncs()), name_of_sync);
+INSTANTIATE_TEST_SUITE_P(By, TrainingOfRanks, testing::ValuesIn(syncs()), testing::PrintToStringParamName());
 
 // How ranks add what they are given, the tape does not know.
 std::vector<Sync> syncs_by_ring() {
@@ -300,12 +290,11 @@ std::vector<Sync> syncs_by_ring() {
   std::erase_if(all, [](const Sync& sync) { return sync.algorithm != CommAlgorithm::ring; });
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(By, RecomputationOfRanks, testing::ValuesIn(syncs_by_ring()), name_of_sync);
+INSTANTIATE_TEST_SUITE_P(By, RecomputationOfRanks, testing::ValuesIn(syncs_by_ring()),
+                         testing::PrintToStringParamName());
 
 SmallRun divided_run(const SmallSettings& settings) {
-  return SmallRun(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {
-    return std::make_unique<Zero1OverlappedSync>(communicator, backend, kSmallBucket);
-  });
+  return SmallRun(settings, CommAlgorithm::ring, sync_of<Zero1OverlappedSync>(kSmallBucket));
 }
 
 TEST(DividedTraining, takes_the_memory_of_its_plan) {
@@ -329,9 +318,7 @@ TEST(DividedTraining, searches_the_gradients_of_all_ranks) {
 }
 
 SmallRun reproducible_run(const SmallSettings& settings) {
-  return SmallRun(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {
-    return std::make_unique<TreeSync>(communicator, backend);
-  });
+  return SmallRun(settings, CommAlgorithm::ring, sync_of<TreeSync>());
 }
 
 // Each rank also has a different number of threads, and computes activations again.

@@ -9,6 +9,7 @@
 #include "tests/data/shards.h"
 #include "tests/support/mpi_ranks.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -76,13 +77,7 @@ TEST_F(VerifyShards, finds_damage_of_a_copy_when_it_is_read) {
 TEST_F(VerifyShards, refuses_tokens_outside_the_vocabulary_on_all_ranks) {
   const int last = ranks().size() - 1;
   if (ranks().rank() == last) write_token(last, kMiddle, 65'535);
-  try {
-    verified();
-    ADD_FAILURE() << "accepted";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("is 65535, outside the vocabulary of 60000"), std::string::npos)
-        << error.what();
-  }
+  expect_refusal([&] { verified(); }, "is 65535, outside the vocabulary of 60000");
 }
 
 TEST_F(VerifyShards, refuses_other_beginnings_and_sizes) {
@@ -90,16 +85,10 @@ TEST_F(VerifyShards, refuses_other_beginnings_and_sizes) {
   if (ranks().rank() == 1) write_token(0, 0, 8);
   EXPECT_THROW(verified(), AgreedUserError);
   if (ranks().rank() == 1) write_shard(path_of(0), {1, 2, 3});
-  try {
-    verified();
-    ADD_FAILURE() << "accepted";
-  } catch (const AgreedUserError& error) {
-    const std::string tokens = concat(kTokens * (ranks().size() - 1) + 3, " tokens, with hash ");
-    EXPECT_NE(std::string(error.what()).find(concat("--data: ", ranks().size(), " shards of ", tokens)),
-              std::string::npos)
-        << error.what();
-    EXPECT_NE(std::string(error.what()).find(" of their sizes on rank 1"), std::string::npos) << error.what();
-  }
+  const std::string says = message_of<AgreedUserError>([&] { verified(); }),
+                    tokens = concat(kTokens * (ranks().size() - 1) + 3, " tokens, with hash ");
+  EXPECT_NE(says.find(concat("--data: ", ranks().size(), " shards of ", tokens)), std::string::npos) << says;
+  EXPECT_NE(says.find(" of their sizes on rank 1"), std::string::npos) << says;
 }
 
 }  // namespace

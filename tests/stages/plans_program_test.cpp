@@ -15,9 +15,8 @@ class Plans : public TrainedRuns {
   ProgramResult run(const std::string& job, const Arguments& arguments) const {
     return run_program("stage2_" + job + "_emulated", arguments, directory_.path());
   }
-  void expect_refusal(const ProgramResult& result, const char* message) const {
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_NE(result.errors.find(message), std::string::npos) << result.errors;
+  static void expect_refusal(const ProgramResult& result, const char* message) {
+    expect_failure(result, 2, message);
   }
   ProgramResult tune(const std::string& file, const Arguments& more = {}) const {
     return run("bench",
@@ -71,9 +70,7 @@ TEST_F(Plans, AreThoseOfAStepAndTimedOnce) {
   EXPECT_GT(of_the_step(text("plans.json")).size(), of_the_step(first).size());
   for (const auto& [product, algorithm] : json["plans"].items())
     EXPECT_TRUE(both.contains(product)) << product;
-  EXPECT_NE(more.errors.find(concat("plans: ", both.size(), " matrix products in plans.json")),
-            std::string::npos)
-      << more.errors;
+  expect_said(more, concat("plans: ", both.size(), " matrix products in plans.json"));
 }
 
 // Without the file, a run can go on only with its own copy.
@@ -92,9 +89,7 @@ TEST_F(Plans, AreKeptWithARun) {
   directory_.write("others.json", others);
   const ProgramResult result =
       expect_done(run("train", words("--resume run --stop-after 4 --gpu-matmul-plans others.json")));
-  EXPECT_NE(result.errors.find(R"(note: --gpu-matmul-plans changes from "plans.json" to "others.json")"),
-            std::string::npos)
-      << result.errors;
+  expect_said(result, R"(note: --gpu-matmul-plans changes from "plans.json" to "others.json")");
   EXPECT_EQ(text("run/gemm_plans.json"), others);
 }
 

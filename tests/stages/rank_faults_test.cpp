@@ -12,28 +12,20 @@
 #include "common/checkpoint/run_directory.h"
 #include "tests/support/mpi_program.h"
 #include "tests/support/patterns.h"
+#include "tests/support/trained_runs.h"
 
 namespace stagegpt::test {
 namespace {
 
-using Arguments = std::vector<std::string>;
-
 // A run of a small model on the text t.txt, in the directory "run", which continues until it is ended. The
 // test parameter is the program.
-class Faults : public testing::TestWithParam<const char*> {
+class Faults : public TrainedRuns, public testing::WithParamInterface<const char*> {
  protected:
   static std::string program() { return concat(STAGEGPT_BIN_DIR "/", GetParam()); }
-  void SetUp() override {
-    std::string text;
-    for (int i = 0; i < 200; ++i) text += "the cat sat on the mats.\n";
-    directory_.write("t.txt", text);
-  }
 
-  Arguments small(const Arguments& more = {}) const {
-    return with_flags(words("--data t.txt --tokenizer char --n-layer 1 --n-head 2 --n-embd 16 --block-size "
-                            "16 --steps 1000000 --threads 1 --batch-size 6 --run-dir run --checkpoint-every "
-                            "10 --eval-every 10 --max-new-tokens 20"),
-                      more);
+  static Arguments small(const Arguments& more = {}) {
+    return TrainedRuns::small(
+        "run", with_flags(words("--steps 1000000 --batch-size 6 --checkpoint-every 10 --dropout 0"), more));
   }
 
   // Trains on `ranks` ranks. With once_saved(action), `action` is called when there is a checkpoint.
@@ -56,8 +48,7 @@ class Faults : public testing::TestWithParam<const char*> {
     // There may be a newer checkpoint than `latest`, so this is some steps after it.
     const Arguments go_on = {"--resume", "run", "--stop-after", std::to_string(done + 20)};
     const ProgramResult result = run_mpi(ranks_of(2, GetParam()) + go_on, directory_.path());
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-    EXPECT_NE(result.errors.find("resumed from"), std::string::npos) << result.errors;
+    expect_said(expect_done(result), "resumed from");
   }
 
   // For mpirun: `ranks` ranks that train in the folder `where`.
@@ -72,8 +63,6 @@ class Faults : public testing::TestWithParam<const char*> {
     EXPECT_EQ(result.exit_code, 2) << pattern;
     EXPECT_TRUE(has_match(result.errors, pattern)) << pattern << '\n' << result.errors;
   }
-
-  ScratchDirectory directory_;
 };
 // These concern only what stage 3 takes from stage 1 unchanged, so they run at stage 1 alone.
 using FaultsOfStage1 = Faults;
@@ -83,7 +72,7 @@ TEST_P(Faults, AKilledRankEndsAll) {
     const ProgramResult result = train(3, rank == 0 ? Arguments{} : Arguments{"--run-dir", "other"},
                                        once_saved([&](pid_t) { signal_rank(rank, SIGKILL); }));
     EXPECT_NE(result.exit_code, 0);
-    EXPECT_NE(result.errors.find("rank " + std::to_string(rank)), std::string::npos) << result.errors;
+    expect_said(result, "rank " + std::to_string(rank));
     EXPECT_TRUE(all_end(directory_.path()));
   }
   expect_ended_and_resumable();
@@ -109,7 +98,7 @@ TEST_P(FaultsOfStage1, ARankThatStallsInTheLastSampleIsNamed) {
                signal_rank(0, SIGSTOP);
              }});
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.errors.find("rank 0 was stopped in \"sample\" for "), std::string::npos) << result.errors;
+  expect_said(result, "rank 0 was stopped in \"sample\" for ");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
@@ -119,7 +108,7 @@ TEST_P(FaultsOfStage1, ARankThatHangsIsNamed) {
   options.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}};
   const ProgramResult result = train(3, {"--watchdog-seconds", "2"}, options);
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.errors.find("(--watchdog-seconds)"), std::string::npos) << result.errors;
+  expect_said(result, "(--watchdog-seconds)");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
@@ -131,7 +120,7 @@ TEST_P(FaultsOfStage1, ARankThatHangsWhileAnotherSavesEndsAll) {
              .signal_after = "step_00000002",
              .instead = [&](pid_t) { signal_rank(2, SIGRTMIN); }});
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.errors.find("(--watchdog-seconds)"), std::string::npos) << result.errors;
+  expect_said(result, "(--watchdog-seconds)");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
@@ -145,7 +134,7 @@ TEST_P(FaultsOfStage1, ARankThatIsStoppedWhileItWaitsIsNamed) {
     signal_rank(0, SIGCONT);
   };
   const ProgramResult result = train(2, {"--watchdog-seconds", "2"}, once_saved(stop_while_it_waits));
-  EXPECT_NE(result.errors.find("rank 1 was stopped in \""), std::string::npos) << result.errors;
+  expect_said(result, "rank 1 was stopped in \"");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
@@ -163,8 +152,7 @@ TEST_P(FaultsOfStage1, ARankThatExitsEarlyEndsAll) {
 
 TEST_P(FaultsOfStage1, ASignalToTheLauncherSavesAndStops) {
   const ProgramResult result = train(3, {}, {.signal_after = "step_00000020", .signals = {SIGUSR1}});
-  EXPECT_EQ(result.exit_code, 75) << result.errors;
-  EXPECT_NE(result.errors.find("stopped by a signal after step"), std::string::npos) << result.errors;
+  expect_failure(result, 75, "stopped by a signal after step");
   expect_ended_and_resumable();
 }
 
@@ -194,22 +182,16 @@ TEST_P(Faults, ARankWithoutMemoryEndsAll) {
                    {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_FREE_WAITS", "1"}}});
   };
   const ProgramResult refused = with_limit({});
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.errors.find("rank 1: --batch-size: training with 150000 sequences"), std::string::npos)
-      << refused.errors;
+  expect_failure(refused, 2, "rank 1: --batch-size: training with 150000 sequences");
   const ProgramResult result = with_limit({"--ignore-memory"});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.errors.find("rank 1: out of memory"), std::string::npos) << result.errors;
+  expect_failure(result, 1, "rank 1: out of memory");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
 TEST_P(Faults, WhatIsNotFiniteEndsAllAndIsToldOnce) {
   const ProgramResult result =
       train(3, words("--learning-rate 1e30 --lr-schedule constant --warmup-steps 0 --grad-clip 0"));
-  EXPECT_EQ(result.exit_code, 1);
-  const std::size_t told = result.errors.find("is not finite (loss");
-  ASSERT_NE(told, std::string::npos) << result.errors;
-  EXPECT_EQ(result.errors.find("is not finite (loss", told + 1), std::string::npos) << result.errors;
+  expect_told_once(result, 1, "is not finite (loss");
 }
 
 // The path is the same, but rank 1 has another working directory.
@@ -250,19 +232,12 @@ TEST_P(FaultsOfStage1, ATraceThatCannotBeWrittenEndsAllAndIsToldOnce) {
   directory_.write("run/traces", "no directory");
   const ProgramResult result = run_mpi(
       ranks_of(2, GetParam()) + words("--resume run --stop-after 20 --trace-steps 1"), directory_.path());
-  EXPECT_EQ(result.exit_code, 1);
-  const std::size_t told = result.errors.find("cannot create \"run/traces");
-  ASSERT_NE(told, std::string::npos) << result.errors;
-  EXPECT_EQ(result.errors.find("cannot create \"run/traces", told + 1), std::string::npos) << result.errors;
+  expect_told_once(result, 1, "cannot create \"run/traces");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
 TEST_P(FaultsOfStage1, AMistakeOfTheUsersIsToldOnce) {
-  const ProgramResult result = train(3, {"--grad-clip", "many"});
-  EXPECT_EQ(result.exit_code, 2);
-  const std::size_t told = result.errors.find("--grad-clip: ");
-  ASSERT_NE(told, std::string::npos) << result.errors;
-  EXPECT_EQ(result.errors.find("--grad-clip: ", told + 1), std::string::npos) << result.errors;
+  expect_told_once(train(3, {"--grad-clip", "many"}), 2, "--grad-clip: ");
 }
 
 std::string name_of(const testing::TestParamInfo<const char*>& test) { return test.param; }

@@ -22,11 +22,6 @@ class Stage2Emulated : public TrainedRuns {
   ProgramResult stage2(const std::string& job, const Arguments& arguments) const {
     return expect_done(run(job, arguments));
   }
-  // Expects the exit code `code` and the message `message`.
-  void expect_failure(const ProgramResult& result, int code, const char* message) const {
-    EXPECT_EQ(result.exit_code, code) << result.errors;
-    EXPECT_NE(result.errors.find(message), std::string::npos) << result.errors;
-  }
 };
 
 TEST_F(Stage2Emulated, TrainsAsStage0) {
@@ -363,7 +358,7 @@ TEST_F(Stage2Emulated, RefusesGraphsOfWhatIsWatchedOpByOp) {
 TEST_F(Stage2Emulated, RecordsNoGraphsOfWhatIsWatchedOpByOp) {
   const auto expect_none = [](const ProgramResult& result, const char* why) {
     const std::string said = concat("; no CUDA graphs, because ", why, "\n");
-    EXPECT_NE(expect_done(result).errors.find(said), std::string::npos) << result.errors;
+    expect_said(expect_done(result), said);
   };
   const Arguments flags = with_flags(kFourSteps, {"--stop-after", "3"});
   stage2("train", small("default", flags));
@@ -579,8 +574,8 @@ TEST_F(Stage2Emulated, TellsWhatMemoryItAskedForAndWhatIsFree) {
   const ProgramResult result =
       run("train", small("run", {"--n-embd", "128", "--ignore-memory"}), kSmallDevice);
   expect_failure(result, 1, "out of memory");
-  EXPECT_NE(result.errors.find("free"), std::string::npos) << result.errors;
-  EXPECT_NE(result.errors.find("--batch-size"), std::string::npos) << result.errors;
+  expect_said(result, "free");
+  expect_said(result, "--batch-size");
 }
 
 }  // namespace

@@ -20,12 +20,8 @@ class Stage3Emulated : public TrainedRuns {
   ProgramResult stage3(int ranks, const std::string& job, const Arguments& arguments) const {
     return expect_done(run(ranks, job, arguments));
   }
-  // Expects exit code 2, and that standard error contains `message` exactly once.
   static void expect_refusal(const ProgramResult& result, const std::string& message) {
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    const std::size_t said = result.errors.find(message);
-    ASSERT_NE(said, std::string::npos) << result.errors;
-    EXPECT_EQ(result.errors.find(message, said + 1), std::string::npos) << result.errors;
+    expect_told_once(result, 2, message);
   }
 };
 
@@ -168,7 +164,7 @@ TEST_F(Stage3Emulated, OpenMpsVariableIsTheNumberOfThreadsOfEachRank) {
   const auto threads = std::ranges::find(flags, "--threads");
   flags.erase(threads, threads + 2);
   const ProgramResult result = run(2, "train", flags, {.environment = {{"OMP_NUM_THREADS", "3"}}});
-  EXPECT_NE(result.errors.find("emulated GPU on 3 threads"), std::string::npos) << result.errors;
+  expect_said(result, "emulated GPU on 3 threads");
 }
 
 // The limits are those of the precision. TF32 and bf16 round the factors of products, so the errors are
@@ -210,8 +206,7 @@ TEST_F(Stage3Emulated, RanksShareAGpuOnlyIfTheyMay) {
   const RunOptions one_gpu = {.environment = {{"STAGEGPT_EMULATOR_DEVICES", "1"}}};
   expect_refusal(run(2, "train", small("run"), one_gpu), "ranks 0 and 1 use the same GPU");
   const ProgramResult shared = run(2, "train", small("run", kFourSteps) + Arguments{"--share-gpu"}, one_gpu);
-  EXPECT_NE(expect_done(shared).errors.find("transport host, sharing GPUs"), std::string::npos)
-      << shared.errors;
+  expect_said(expect_done(shared), "transport host, sharing GPUs");
   // Also if there are enough GPUs, but --device selects the same GPU for all ranks.
   expect_refusal(run(2, "train", small("other", {"--device", "1"})), "ranks 0 and 1 use the same GPU");
 }

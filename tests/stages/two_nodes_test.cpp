@@ -40,7 +40,7 @@ TEST_F(TwoNodes, ASaveOfASingleRankMayTakeLongerThanTheLimit) {
 TEST_F(TwoNodes, ASaveThatHangsIsNamed) {
   const ProgramResult result = train(2, {"--stop-after", "1"}, "60000");
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.errors.find("rank 0 has been in \"checkpoint\""), std::string::npos) << result.errors;
+  expect_said(result, "rank 0 has been in \"checkpoint\"");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
@@ -54,8 +54,7 @@ TEST_F(TwoNodes, ARootThatIsStoppedWhileItSavesIsMissed) {
   const ProgramResult result =
       train(2, {"--checkpoint-every", "1"}, "300", {.signal_after = "step_00000002", .instead = stop_root});
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.errors.find("rank 1 has waited for other ranks in \""), std::string::npos)
-      << result.errors;
+  expect_said(result, "rank 1 has waited for other ranks in \"");
   EXPECT_TRUE(all_end(directory_.path()));
 }
 

@@ -10,14 +10,20 @@
 
 namespace stagegpt::test {
 
-// The message of the UserError that `read` throws; "" if it throws none.
-inline std::string refusal(const std::function<void()>& read) {
+// The message of the error of this type that `call` throws; "" if it throws none.
+template <class Error>
+std::string message_of(const std::function<void()>& call) {
   try {
-    read();
-  } catch (const UserError& error) {
+    call();
+  } catch (const Error& error) {
     return error.what();
   }
   return "";
+}
+inline std::string refusal(const std::function<void()>& read) { return message_of<UserError>(read); }
+inline std::string failure(const std::function<void()>& call) { return message_of<std::exception>(call); }
+inline std::string internal_error(const std::function<void()>& call) {
+  return message_of<InternalError>(call);
 }
 
 // Expects that `read` throws a UserError whose message contains `says`.
@@ -25,26 +31,6 @@ inline void expect_refusal(const std::function<void()>& read, const std::string&
   const std::string message = refusal(read);
   EXPECT_NE(message.find(says), std::string::npos)
       << (message.empty() ? "accepted" : message) << "\nexpected: " << says;
-}
-
-// The message of any exception that `call` throws; "" if it throws none.
-inline std::string failure(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
-
-// The message of the InternalError that `call` throws; "" if it throws none.
-inline std::string internal_error(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InternalError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace stagegpt::test

@@ -1,5 +1,6 @@
 #include "tests/support/trained_runs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -34,6 +35,20 @@ ProgramResult TrainedRuns::expect_done(ProgramResult result) {
   return result;
 }
 
+void TrainedRuns::expect_said(const ProgramResult& result, const std::string& text) {
+  EXPECT_NE(result.errors.find(text), std::string::npos) << text << "\nis not in\n" << result.errors;
+}
+
+void TrainedRuns::expect_failure(const ProgramResult& result, int exit_code, const std::string& text) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.errors;
+  expect_said(result, text);
+}
+
+void TrainedRuns::expect_told_once(const ProgramResult& result, int exit_code, const std::string& text) {
+  expect_failure(result, exit_code, text);
+  EXPECT_EQ(result.errors.find(text), result.errors.rfind(text)) << result.errors;
+}
+
 std::string TrainedRuns::hash_after(int steps, const std::string& run) const {
   char name[32];
   std::snprintf(name, sizeof name, "step_%08d", steps);
@@ -49,6 +64,19 @@ std::vector<double> TrainedRuns::metric(const std::string& run, const char* fiel
     if (json.contains(field)) values.push_back(json[field]);
   }
   return values;
+}
+
+double TrainedRuns::largest_loss_difference(const std::string& run, const std::string& other) const {
+  const std::vector<double> a = metric(run, "loss"), b = metric(other, "loss");
+  EXPECT_EQ(a.size(), b.size());
+  EXPECT_FALSE(a.empty());
+  double largest = 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const double difference = std::abs(a[i] / b[i] - 1);
+    EXPECT_TRUE(std::isfinite(difference)) << run << ", line " << i;
+    largest = std::max(largest, difference);
+  }
+  return largest;
 }
 
 void TrainedRuns::expect_same_curves(const std::string& run, const std::string& other) const {

@@ -25,11 +25,19 @@ class TrainedRuns : public testing::Test {
   // Runs stage 0's program, and expects exit code 0.
   ProgramResult stage0(const std::string& job, const Arguments& arguments) const;
   static ProgramResult expect_done(ProgramResult result);
+  // Expects that standard error contains `text`.
+  static void expect_said(const ProgramResult& result, const std::string& text);
+  // Expects this exit code too.
+  static void expect_failure(const ProgramResult& result, int exit_code, const std::string& text);
+  // Expects that it contains `text` only once: ranks do not repeat each other.
+  static void expect_told_once(const ProgramResult& result, int exit_code, const std::string& text);
 
   // Hash of the whole checkpoint.
   std::string hash_after(int steps, const std::string& run) const;
   // The values of a field in metrics.jsonl, from all lines that have it.
   std::vector<double> metric(const std::string& run, const char* field) const;
+  // The largest relative difference of a loss of `run` from that of `other` at the same step.
+  double largest_loss_difference(const std::string& run, const std::string& other) const;
   // Expects losses and gradient norms with a relative difference of at most 1e-4.
   void expect_same_curves(const std::string& run, const std::string& other) const;
 

@@ -290,16 +290,6 @@ TEST_P(LibraryGemmRowSums, are_the_gradient_of_a_bias) {
 
 INSTANTIATE_TEST_SUITE_P(Accumulating, LibraryGemmRowSums, testing::Bool());
 
-TEST(LibraryGemmSizes, row_sums_are_not_for_a_batch) {
-  open_device(0);
-  const Stream stream;
-  float sum = 0;
-  ProductOf<Bf16, float> product;
-  product.m = product.n = product.k = 1, product.batch = 2;
-  product.epilogue = Epilogue::row_sums, product.row_sums = &sum;
-  EXPECT_THROW(make_library_gemm(Precision::bf16)->run(product, stream), InternalError);
-}
-
 TEST(LibraryGemmSizes, of_no_elements_do_nothing) {
   open_device(0);
   const Stream stream;
@@ -312,21 +302,18 @@ TEST(LibraryGemmSizes, of_no_elements_do_nothing) {
   synchronize(stream);
 }
 
-TEST(LibraryGemmSizes, a_sum_of_no_products_is_refused) {
+TEST(LibraryGemmSizes, what_is_no_product_is_refused) {
   open_device(0);
   const Stream stream;
-  Product product;
-  product.m = product.n = 1;
-  EXPECT_THROW(make_library_gemm(Precision::f32)->run(product, stream), InternalError);
-}
-
-TEST(LibraryGemmSizes, a_bias_is_not_for_a_batch) {
-  open_device(0);
-  const Stream stream;
+  const std::unique_ptr<Gemm> f32 = make_library_gemm(Precision::f32),
+                              bf16 = make_library_gemm(Precision::bf16);
   const float bias = 0;
-  Product product;
-  product.m = product.n = product.k = 1, product.batch = 2, product.bias = &bias;
-  EXPECT_THROW(make_library_gemm(Precision::f32)->run(product, stream), InternalError);
+  float sum = 0;
+  EXPECT_THROW(f32->run(Product{.m = 1, .n = 1}, stream), InternalError) << "a sum of no products";
+  EXPECT_THROW(f32->run(Product{.m = 1, .n = 1, .k = 1, .batch = 2, .bias = &bias}, stream), InternalError);
+  const ProductOf<Bf16, float> row_sums{
+      .m = 1, .n = 1, .k = 1, .batch = 2, .epilogue = Epilogue::row_sums, .row_sums = &sum};
+  EXPECT_THROW(bf16->run(row_sums, stream), InternalError);
 }
 
 }  // namespace
