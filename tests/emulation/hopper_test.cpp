@@ -73,6 +73,10 @@ __global__ void product(float* c, const __grid_constant__ TensorMap a, const __g
     tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
     return;
   }
+  const auto copy_again = [&] {
+    memory.full.arrive_and_expect(kTileBytes);
+    tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
+  };
   memory.full.wait(fault == Fault::parity ? 1 : 0);
   Accumulator sums;
   Operand left;
@@ -94,20 +98,13 @@ __global__ void product(float* c, const __grid_constant__ TensorMap a, const __g
   wgmma_commit();
   if (fault == Fault::not_waited) c[thread] = sums[0];
   if (fault == Fault::changed) left.round(Accumulator());
-  if (fault == Fault::too_early && thread == 0) {
-    memory.full.arrive_and_expect(kTileBytes);
-    tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
-  }
+  if (fault == Fault::too_early && thread == 0) copy_again();
   if (fault == Fault::one_warp && warp == 1) wgmma_wait<0>(sums);
   fault == Fault::not_ended ? wgmma_wait<1>(sums) : wgmma_wait<0>(sums, left);
-  if (fault == Fault::not_met && thread == 0) {
-    memory.full.arrive_and_expect(kTileBytes);
-    tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
-  }
+  if (fault == Fault::not_met && thread == 0) copy_again();
   if (fault != Fault::half || warp < 2) named_barrier(1, 128);
   if (fault == Fault::met && thread == 0) {
-    memory.full.arrive_and_expect(kTileBytes);
-    tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
+    copy_again();
     memory.full.wait(1);
   }
   for (int e = 0; e < 32; ++e) {
