@@ -54,11 +54,7 @@ void fewer_registers() {}
 
 class alignas(kTileAlignment) SharedTile {
  public:
-  void store_pair(int row, int column, Bf16Pair pair) {
-    std::byte* const to = bytes_ + at(row, column);
-    emulation::current_block->tiles().write(this, to, sizeof pair);
-    std::memcpy(to, &pair, sizeof pair);
-  }
+  void store_pair(int row, int column, Bf16Pair pair) { store(row, column, pair); }
   Bf16x8 load8(int row, int column) const {
     const std::byte* const from = bytes_ + at(row, column);
     emulation::current_block->tiles().read(this, from, sizeof(Bf16x8));
@@ -66,11 +62,7 @@ class alignas(kTileAlignment) SharedTile {
     std::memcpy(&value, from, sizeof value);
     return value;
   }
-  void store8(int row, int column, Bf16x8 eight) {
-    std::byte* const to = bytes_ + at(row, column);
-    emulation::current_block->tiles().write(this, to, sizeof eight);
-    std::memcpy(to, &eight, sizeof eight);
-  }
+  void store8(int row, int column, Bf16x8 eight) { store(row, column, eight); }
   emulation::TilePart columns(int k) const { return {bytes_, static_cast<unsigned>(k), false}; }
   emulation::TilePart rows(int k) const { return {bytes_, static_cast<unsigned>(k), true}; }
   std::byte* bytes() { return bytes_; }
@@ -78,6 +70,12 @@ class alignas(kTileAlignment) SharedTile {
  private:
   static std::size_t at(int row, int column) {
     return emulation::swizzled(static_cast<std::size_t>(row), static_cast<std::size_t>(column));
+  }
+  template <class Value>
+  void store(int row, int column, const Value& value) {
+    std::byte* const to = bytes_ + at(row, column);
+    emulation::current_block->tiles().write(this, to, sizeof value);
+    std::memcpy(to, &value, sizeof value);
   }
 
   std::byte bytes_[kTileBytes];
