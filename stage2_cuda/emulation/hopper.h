@@ -27,9 +27,11 @@ class Barrier {
   void init(int arrivals, Where where = Where::current()) {
     emulation::current_block->barriers().init(state_, arrivals, where);
   }
-  void arrive(Where where = Where::current()) { emulation::current_block->barriers().arrive(state_, where); }
+  void arrive(Where where = Where::current()) {
+    emulation::current_block->barriers().arrive(state_, 0, "Barrier::arrive", where);
+  }
   void arrive_and_expect(int bytes, Where where = Where::current()) {
-    emulation::current_block->barriers().arrive_and_expect(state_, bytes, where);
+    emulation::current_block->barriers().arrive(state_, bytes, "Barrier::arrive_and_expect", where);
   }
   void wait(unsigned parity, Where where = Where::current()) {
     emulation::current_block->barriers().wait(state_, parity, where);
@@ -240,8 +242,6 @@ template <int N>
 void wgmma(AccumulatorOf<N>& c, const emulation::TilePart& a, const emulation::TilePart& b, bool accumulate,
            std::source_location where = std::source_location::current()) {
   emulation::current_block->products().begin({.c = &c.registers(),
-                                              .a_registers = nullptr,
-                                              .a = {},
                                               .a_part = a,
                                               .b = b,
                                               .columns = c.registers().columns,
@@ -253,7 +253,6 @@ inline void wgmma(Accumulator& c, const Operand::Part& a, const emulation::TileP
   emulation::current_block->products().begin({.c = &c.registers(),
                                               .a_registers = &a.operand.registers(),
                                               .a = a.fragment,
-                                              .a_part = {},
                                               .b = b,
                                               .columns = c.registers().columns,
                                               .accumulate = accumulate,
