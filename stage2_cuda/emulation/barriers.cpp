@@ -34,11 +34,7 @@ void Barriers::init(std::uint64_t& state, int arrivals, Where where) {
                        .maker = current_thread->number,
                        .arrivals = arrivals,
                        .missing = arrivals,
-                       .waiters = {},
-                       .copies = {},
-                       .seen = std::vector<std::uint32_t>(current_block->threads()),
-                       .arrived = {},
-                       .ended = {}});
+                       .seen = std::vector<std::uint32_t>(current_block->threads())});
 }
 
 void Barriers::fence_init() {

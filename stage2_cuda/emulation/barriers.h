@@ -31,10 +31,8 @@ class Barriers {
   // After it, the barriers that this thread has initialised may be used, by other threads once they have met
   // it.
   void fence_init();
-  void arrive(std::uint64_t& state, Where where) { arrive(state, 0, "Barrier::arrive", where); }
-  void arrive_and_expect(std::uint64_t& state, int bytes, Where where) {
-    arrive(state, bytes, "Barrier::arrive_and_expect", where);
-  }
+  // An arrival, which lets the phase wait for so many bytes of copies; `call` for messages.
+  void arrive(std::uint64_t& state, int bytes, const char* call, Where where);
   void wait(std::uint64_t& state, unsigned parity, Where where);
   // A copy of `bytes`, which land() makes: at once, or as late as a thread waits for the barrier.
   CopyPhase begin_copy(std::uint64_t& state, std::int64_t bytes, std::function<void()> land, Where where);
@@ -69,10 +67,11 @@ class Barriers {
     int arrivals = 0, missing = 0;                     // of a phase; still to come in this one
     std::int64_t expected = 0, landed = 0, begun = 0;  // bytes of this phase
     std::uint32_t phase = 0;
-    std::vector<Waiter> waiters;
-    std::vector<Copy> copies;         // which have not landed
-    std::vector<std::uint32_t> seen;  // by thread: the phases before this one, whose end it has waited for
-    VectorClock arrived, ended;       // what happened before the arrivals of this phase; of earlier ones
+    std::vector<Waiter> waiters = {};
+    std::vector<Copy> copies = {};  // which have not landed
+    std::vector<std::uint32_t> seen =
+        {};  // by thread: the phases before this one, whose end it has waited for
+    VectorClock arrived = {}, ended = {};  // what happened before the arrivals of this phase; of earlier ones
     std::array<std::uint32_t, kMaxBlockThreads / kWarpSize> known{};  // by warp: the phases it knows
   };
   struct Named {
@@ -83,7 +82,6 @@ class Barriers {
   };
 
   MBarrier& of(std::uint64_t state, const char* call, Where where);
-  void arrive(std::uint64_t& state, int bytes, const char* call, Where where);
   void land(MBarrier& barrier);
   void end_phase_if_complete(MBarrier& barrier);
   // The thread has waited for the end of the phase before.

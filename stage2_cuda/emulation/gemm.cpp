@@ -102,9 +102,10 @@ class BlasGemm final : public Gemm {
     if (plans_ && plans_->tune) plans_->cache.set(PlanKey(product, precision_).text(), "the only one");
     submit(stream, [=] {
       multiply();
-      if (emulation::launch_observer == nullptr) return;
+      emulation::LaunchObserver* const observer = emulation::launch_observer;
+      if (observer == nullptr) return;
       const auto [read, written] = operand_bytes(product);
-      emulation::launch_observer->moves(emulation::kLibraryProduct, read, written);
+      observer->moves(emulation::LaunchObserver::Mover::library, read, written);
     });
   }
 

@@ -34,48 +34,38 @@ void check_launch(const Launch& launch) {
 }
 
 // Runs the blocks of a launch; each OS thread takes the next blocks when it is free.
-class Grid {
- public:
-  explicit Grid(const Launch& launch)
-      : launch_(launch), blocks_(std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z) {}
-
-  void run() {
-    const auto team = static_cast<int>(std::min(blocks_, static_cast<std::uint64_t>(threads())));
-    if (team == 1) {
-      run_blocks(blocks_);
-    } else {
-      const std::uint64_t some = std::clamp(blocks_ / (16 * static_cast<std::uint64_t>(team)),
-                                            std::uint64_t{1}, std::uint64_t{1024});
-#pragma omp parallel num_threads(team)
-      run_blocks(some);
-    }
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
+void run_blocks(const Launch& launch) {
+  const std::uint64_t blocks = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  std::atomic<std::uint64_t> next = 0;
+  std::atomic<bool> failed = false;
+  std::mutex mutex;
+  std::exception_ptr error;
   // Takes `some` blocks at a time, until all are done or one has failed.
-  void run_blocks(std::uint64_t some) noexcept {
+  const auto run_some = [&](std::uint64_t some) noexcept {
     try {
       Block& block = Block::of_this_thread();
-      for (std::uint64_t i = next_.fetch_add(some); i < blocks_; i = next_.fetch_add(some)) {
-        for (std::uint64_t end = std::min(i + some, blocks_); i < end && !failed_; ++i) {
-          block.run(launch_, index_of(i, launch_.grid));
+      for (std::uint64_t i = next.fetch_add(some); i < blocks; i = next.fetch_add(some)) {
+        for (std::uint64_t end = std::min(i + some, blocks); i < end && !failed; ++i) {
+          block.run(launch, index_of(i, launch.grid));
         }
       }
     } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::current_exception();
-      failed_ = true;
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+      failed = true;
     }
+  };
+  const auto team = static_cast<int>(std::min(blocks, static_cast<std::uint64_t>(threads())));
+  if (team == 1) {
+    run_some(blocks);
+  } else {
+    const std::uint64_t some =
+        std::clamp(blocks / (16 * static_cast<std::uint64_t>(team)), std::uint64_t{1}, std::uint64_t{1024});
+#pragma omp parallel num_threads(team)
+    run_some(some);
   }
-
-  const Launch& launch_;
-  const std::uint64_t blocks_;
-  std::atomic<std::uint64_t> next_ = 0;
-  std::atomic<bool> failed_ = false;
-  std::mutex mutex_;
-  std::exception_ptr error_;
-};
+  if (error) std::rethrow_exception(error);
+}
 
 }  // namespace
 
@@ -84,7 +74,7 @@ void run_grid(Launch launch) {
   launch.order = thread_order();
   launch.number = next_launch();
   if (launch_observer != nullptr) launch_observer->begin_launch(launch);
-  Grid(launch).run();
+  run_blocks(launch);
   if (launch_observer != nullptr) launch_observer->end_launch();
 }
 

@@ -27,9 +27,11 @@ class Barrier {
   void init(int arrivals, Where where = Where::current()) {
     emulation::current_block->barriers().init(state_, arrivals, where);
   }
-  void arrive(Where where = Where::current()) { emulation::current_block->barriers().arrive(state_, where); }
+  void arrive(Where where = Where::current()) {
+    emulation::current_block->barriers().arrive(state_, 0, "Barrier::arrive", where);
+  }
   void arrive_and_expect(int bytes, Where where = Where::current()) {
-    emulation::current_block->barriers().arrive_and_expect(state_, bytes, where);
+    emulation::current_block->barriers().arrive(state_, bytes, "Barrier::arrive_and_expect", where);
   }
   void wait(unsigned parity, Where where = Where::current()) {
     emulation::current_block->barriers().wait(state_, parity, where);
@@ -54,11 +56,7 @@ void fewer_registers() {}
 
 class alignas(kTileAlignment) SharedTile {
  public:
-  void store_pair(int row, int column, Bf16Pair pair) {
-    std::byte* const to = bytes_ + at(row, column);
-    emulation::current_block->tiles().write(this, to, sizeof pair);
-    std::memcpy(to, &pair, sizeof pair);
-  }
+  void store_pair(int row, int column, Bf16Pair pair) { store(row, column, pair); }
   Bf16x8 load8(int row, int column) const {
     const std::byte* const from = bytes_ + at(row, column);
     emulation::current_block->tiles().read(this, from, sizeof(Bf16x8));
@@ -66,11 +64,7 @@ class alignas(kTileAlignment) SharedTile {
     std::memcpy(&value, from, sizeof value);
     return value;
   }
-  void store8(int row, int column, Bf16x8 eight) {
-    std::byte* const to = bytes_ + at(row, column);
-    emulation::current_block->tiles().write(this, to, sizeof eight);
-    std::memcpy(to, &eight, sizeof eight);
-  }
+  void store8(int row, int column, Bf16x8 eight) { store(row, column, eight); }
   emulation::TilePart columns(int k) const { return {bytes_, static_cast<unsigned>(k), false}; }
   emulation::TilePart rows(int k) const { return {bytes_, static_cast<unsigned>(k), true}; }
   std::byte* bytes() { return bytes_; }
@@ -78,6 +72,12 @@ class alignas(kTileAlignment) SharedTile {
  private:
   static std::size_t at(int row, int column) {
     return emulation::swizzled(static_cast<std::size_t>(row), static_cast<std::size_t>(column));
+  }
+  template <class Value>
+  void store(int row, int column, const Value& value) {
+    std::byte* const to = bytes_ + at(row, column);
+    emulation::current_block->tiles().write(this, to, sizeof value);
+    std::memcpy(to, &value, sizeof value);
   }
 
   std::byte bytes_[kTileBytes];
@@ -242,8 +242,6 @@ template <int N>
 void wgmma(AccumulatorOf<N>& c, const emulation::TilePart& a, const emulation::TilePart& b, bool accumulate,
            std::source_location where = std::source_location::current()) {
   emulation::current_block->products().begin({.c = &c.registers(),
-                                              .a_registers = nullptr,
-                                              .a = {},
                                               .a_part = a,
                                               .b = b,
                                               .columns = c.registers().columns,
@@ -255,7 +253,6 @@ inline void wgmma(Accumulator& c, const Operand::Part& a, const emulation::TileP
   emulation::current_block->products().begin({.c = &c.registers(),
                                               .a_registers = &a.operand.registers(),
                                               .a = a.fragment,
-                                              .a_part = {},
                                               .b = b,
                                               .columns = c.registers().columns,
                                               .accumulate = accumulate,

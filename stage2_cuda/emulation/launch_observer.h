@@ -29,11 +29,9 @@ class LaunchObserver {
   // So many lanes have called something that is neither a barrier nor a warp call.
   virtual void count_call(const char* call, Where where, unsigned lanes) = 0;
   // Device memory that the runtime or a library reads and writes, without a kernel.
-  virtual void moves(const char* what, std::size_t bytes_read, std::size_t bytes_written) = 0;
+  enum class Mover { runtime, library };
+  virtual void moves(Mover mover, std::size_t bytes_read, std::size_t bytes_written) = 0;
 };
-
-// What moves() calls a library's matrix product.
-inline constexpr const char* kLibraryProduct = "matrix product of a library";
 
 // Null without an observer.
 extern constinit LaunchObserver* launch_observer;

@@ -45,7 +45,7 @@ struct Product {
   AccumulatorRegisters* c = nullptr;
   ProductRegisters* a_registers = nullptr;
   FragmentA a = {};
-  TilePart a_part, b;
+  TilePart a_part = {}, b = {};
   unsigned columns = 0;  // of b and c
   bool accumulate = false;
   Where where;

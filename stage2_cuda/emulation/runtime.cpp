@@ -47,9 +47,10 @@ std::chrono::steady_clock::time_point time_of(EventHandle event) {
 
 // Submits work of the runtime, which reads and writes so many bytes of device memory.
 template <class Work>
-void submit_move(const char* call, std::size_t read, std::size_t written, StreamHandle stream, Work work) {
+void submit_move(std::size_t read, std::size_t written, StreamHandle stream, Work work) {
   submit(stream, [=] {
-    if (emulation::launch_observer != nullptr) emulation::launch_observer->moves(call, read, written);
+    emulation::LaunchObserver* const observer = emulation::launch_observer;
+    if (observer != nullptr) observer->moves(emulation::LaunchObserver::Mover::runtime, read, written);
     work();
   });
 }
@@ -127,7 +128,7 @@ void copy_to_device(void* out, const void* in, std::size_t bytes, StreamHandle s
   ++device_counts.copies;
   memory.check_host_range(in, bytes, "copy_to_device");
   void* const to = memory.copied_range(out, bytes, "copy_to_device");
-  submit_move("copy_to_device", 0, bytes, stream, [=] { std::memcpy(to, in, bytes); });
+  submit_move(0, bytes, stream, [=] { std::memcpy(to, in, bytes); });
 }
 
 void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
@@ -136,7 +137,7 @@ void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle str
   ++device_counts.copies;
   memory.check_host_range(out, bytes, "copy_to_host");
   const void* const from = memory.copied_range(in, bytes, "copy_to_host");
-  submit_move("copy_to_host", bytes, 0, stream, [=] { std::memcpy(out, from, bytes); });
+  submit_move(bytes, 0, stream, [=] { std::memcpy(out, from, bytes); });
 }
 
 void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
@@ -145,14 +146,14 @@ void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle s
   ++device_counts.copies;
   void* const to = memory.copied_range(out, bytes, "copy_on_device");
   const void* const from = memory.copied_range(in, bytes, "copy_on_device");
-  submit_move("copy_on_device", bytes, bytes, stream, [=] { std::memmove(to, from, bytes); });
+  submit_move(bytes, bytes, stream, [=] { std::memmove(to, from, bytes); });
 }
 
 void set_zero(void* out, std::size_t bytes, StreamHandle stream) {
   if (bytes == 0) return;
   ++device_counts.fills;
   void* const to = emulation::device_memory().copied_range(out, bytes, "set_zero");
-  submit_move("set_zero", 0, bytes, stream, [=] { std::memset(to, 0, bytes); });
+  submit_move(0, bytes, stream, [=] { std::memset(to, 0, bytes); });
 }
 
 EventHandle make_event(EventKind kind) { return new Event{kind}; }

@@ -62,7 +62,4 @@ class SharedArray {
   const ::stagegpt::gpu::emulation::SharedArray<type> name(stagegpt_##name##_declaration)
 
 // All dynamic shared memory of the launch; at most once per kernel.
-#define STAGEGPT_DYNAMIC_SHARED(type, name)                                                     \
-  static constexpr ::stagegpt::gpu::emulation::SharedDeclaration stagegpt_##name##_declaration{ \
-      #name, sizeof(type), 0};                                                                  \
-  const ::stagegpt::gpu::emulation::SharedArray<type> name(stagegpt_##name##_declaration)
+#define STAGEGPT_DYNAMIC_SHARED(type, name) STAGEGPT_SHARED(type, name, 0)

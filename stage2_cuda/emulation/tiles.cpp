@@ -130,20 +130,18 @@ void Tiles::begin_copy(const void* begin, std::uint64_t& barrier, std::size_t by
 void Tiles::begin_product(const void* begin, Where where) {
   Tile& tile = of(begin);
   check_copy(tile, begin, "starts a product that reads");
-  if (!tile.copied && !tile.written) {
+  const auto refuse = [&](const auto&... why) {
     fail("starts a product in ", to_string(where), " that reads the tile at byte ", offset(begin),
-         " of shared memory, which is uninitialised");
-  }
+         " of shared memory, ", why...);
+  };
+  if (!tile.copied && !tile.written) refuse("which is uninitialised");
   if (tile.unfenced != 0) {
-    fail("starts a product in ", to_string(where), " that reads the tile at byte ", offset(begin),
-         " of shared memory, to which ", tile.unfenced,
-         " threads have stored without fence_proxy_async() after it");
+    refuse("to which ", tile.unfenced, " threads have stored without fence_proxy_async() after it");
   }
   const unsigned self = current_thread->warp;
   if (!tile.stored.empty() && tile.stored_epoch == current_block->shared().epoch() &&
       !current_block->warp(self).known.includes(tile.stored, self)) {
-    fail("starts a product in ", to_string(where), " that reads the tile at byte ", offset(begin),
-         " of shared memory, to which another warp has stored with no barrier in between");
+    refuse("to which another warp has stored with no barrier in between");
   }
   tile.product_at = where;
   ++tile.products;

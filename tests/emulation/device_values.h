@@ -1,7 +1,7 @@
 // Values of tests as elements in device memory, and back.
 #pragma once
 
-#include "common/tensor/half_floats.h"
+#include "stage2_cuda/kernels/real.cuh"
 #include "tests/emulation/emulated.h"
 #include "tests/support/tensors.h"
 
@@ -10,13 +10,7 @@ namespace stagegpt::test {
 template <class Real>
 std::vector<Real> narrowed(const Values& values) {
   std::vector<Real> narrow;
-  for (const double value : values) {
-    if constexpr (kDTypeOf<Real> == DType::bf16) {
-      narrow.push_back({bf16_of_float(static_cast<float>(value))});
-    } else {
-      narrow.push_back(static_cast<Real>(value));
-    }
-  }
+  for (const double value : values) narrow.push_back(gpu::rounded_to<Real>(static_cast<float>(value)));
   return narrow;
 }
 

@@ -39,6 +39,14 @@ class DeviceArray {
   T* data_;
 };
 
+// Small whole numbers, exact in bf16; so are all sums of 64 products of two.
+inline std::vector<Bf16> small_numbers(std::size_t count, unsigned step) {
+  std::vector<Bf16> values;
+  for (unsigned i = 0; i < count; ++i)
+    values.push_back({bf16_of_float(static_cast<float>(i * step % 13) - 6)});
+  return values;
+}
+
 // The emulated device has this compute capability and number of OS threads, until the object's lifetime ends.
 class EmulatedDevice {
  public:

@@ -2,7 +2,6 @@
 // that the emulator finds. What barriers order is in hopper_order_test.cpp.
 #include "stage2_cuda/hopper.h"
 
-#include "common/tensor/half_floats.h"
 #include "stage2_cuda/emulation/settings.h"
 #include "stage2_cuda/kernels/vector.cuh"
 #include "tests/emulation/emulated.h"
@@ -17,14 +16,6 @@ INSTANTIATE_TEST_SUITE_P(Orders, EmulatedHopper, kOrders, order_name);
 
 constexpr int kSide = 64;
 constexpr std::size_t kElements = std::size_t{kSide} * kSide;
-
-// Small whole numbers, exact in bf16; so are all sums of 64 products of two.
-std::vector<Bf16> numbers(std::size_t count, unsigned step) {
-  std::vector<Bf16> values;
-  for (unsigned i = 0; i < count; ++i)
-    values.push_back({bf16_of_float(static_cast<float>(i * step % 13) - 6)});
-  return values;
-}
 
 enum class Fault {
   none,
@@ -73,6 +64,10 @@ __global__ void product(float* c, const __grid_constant__ TensorMap a, const __g
     tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
     return;
   }
+  const auto copy_again = [&] {
+    memory.full.arrive_and_expect(kTileBytes);
+    tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
+  };
   memory.full.wait(fault == Fault::parity ? 1 : 0);
   Accumulator sums;
   Operand left;
@@ -94,20 +89,13 @@ __global__ void product(float* c, const __grid_constant__ TensorMap a, const __g
   wgmma_commit();
   if (fault == Fault::not_waited) c[thread] = sums[0];
   if (fault == Fault::changed) left.round(Accumulator());
-  if (fault == Fault::too_early && thread == 0) {
-    memory.full.arrive_and_expect(kTileBytes);
-    tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
-  }
+  if (fault == Fault::too_early && thread == 0) copy_again();
   if (fault == Fault::one_warp && warp == 1) wgmma_wait<0>(sums);
   fault == Fault::not_ended ? wgmma_wait<1>(sums) : wgmma_wait<0>(sums, left);
-  if (fault == Fault::not_met && thread == 0) {
-    memory.full.arrive_and_expect(kTileBytes);
-    tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
-  }
+  if (fault == Fault::not_met && thread == 0) copy_again();
   if (fault != Fault::half || warp < 2) named_barrier(1, 128);
   if (fault == Fault::met && thread == 0) {
-    memory.full.arrive_and_expect(kTileBytes);
-    tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
+    copy_again();
     memory.full.wait(1);
   }
   for (int e = 0; e < 32; ++e) {
@@ -118,7 +106,7 @@ __global__ void product(float* c, const __grid_constant__ TensorMap a, const __g
 
 // Runs product() on 64×64 matrices, of which b has `given` rows; the others are zero.
 std::vector<float> run_product(bool rows, bool registers, Fault fault = Fault::none, int given = kSide) {
-  DeviceArray<Bf16> a(numbers(kElements, 5)), b(numbers(kElements, 3));
+  DeviceArray<Bf16> a(small_numbers(kElements, 5)), b(small_numbers(kElements, 3));
   DeviceArray<float> c(kElements);
   launch<product>(1, 160, shared_bytes_of<ProductMemory>(), nullptr, c.data(),
                   make_tensor_map(a.data(), {64, 1, 64, 1}), make_tensor_map(b.data(), {64, 1, given, 1}),
@@ -127,7 +115,7 @@ std::vector<float> run_product(bool rows, bool registers, Fault fault = Fault::n
 }
 
 void expect_product(bool rows, bool registers, int given = kSide) {
-  const std::vector<Bf16> a = numbers(kElements, 5), b = numbers(kElements, 3);
+  const std::vector<Bf16> a = small_numbers(kElements, 5), b = small_numbers(kElements, 3);
   const std::vector<float> c = run_product(rows, registers, Fault::none, given);
   for (std::size_t row = 0; row < kSide; ++row) {
     for (std::size_t column = 0; column < kSide; ++column) {
@@ -153,7 +141,7 @@ TEST_P(EmulatedHopper, multiplies_registers_by_a_tile) {
 TEST_P(EmulatedHopper, copies_zeros_beyond_a_tensor) { expect_product(true, false, 37); }
 
 TEST_P(EmulatedHopper, copies_only_aligned_rows) {
-  DeviceArray<Bf16> data(numbers(kElements, 5));
+  DeviceArray<Bf16> data(small_numbers(kElements, 5));
   const std::string refusal = "address and rows need a multiple of 16 bytes";
   expect_error({refusal}, [&] { make_tensor_map(data.data() + 4, {64, 1, 60, 1}); });
   expect_error({refusal, "(1,64,1,60)"}, [&] { make_tensor_map(data.data(), {60, 1, 64, 1}); });
@@ -251,7 +239,7 @@ __global__ void wide_product(const __grid_constant__ TensorMap map, int tiles) {
 }
 
 TEST_P(EmulatedHopper, checks_each_tile_of_a_wide_operand) {
-  DeviceArray<Bf16> data(numbers(kElements, 5));
+  DeviceArray<Bf16> data(small_numbers(kElements, 5));
   const auto run = [&](int tiles) {
     launch<wide_product>(1, 128, shared_bytes_of<WideMemory>(), nullptr,
                          make_tensor_map(data.data(), {64, 1, 64, 1}), tiles);

@@ -1,6 +1,4 @@
 // The exact error messages of the emulator about wrong kernels, and the limits stated in them.
-#include <omp.h>
-
 #include <cstdlib>
 
 #include "tests/emulation/emulated.h"

@@ -33,15 +33,6 @@ class LateStreams : public testing::Test {
   }
 };
 
-TEST_F(LateStreams, work_is_done_when_it_is_waited_for) {
-  const Stream stream;
-  const DeviceArray<float> array(1);
-  set(stream, array, 3);
-  EXPECT_EQ(array.values()[0], 0);
-  synchronize(stream);
-  EXPECT_EQ(array.values()[0], 3);
-}
-
 TEST_F(LateStreams, a_copy_reads_its_source_when_its_turn_comes) {
   const Stream stream;
   const DeviceArray<float> array(1);
@@ -139,18 +130,6 @@ TEST_F(LateStreams, who_asks_for_an_event_again_and_again_sees_it_reached) {
   EXPECT_FALSE(is_done(event));
   EXPECT_TRUE(is_done(event));
   EXPECT_EQ(array.values()[0], 1);
-}
-
-TEST_F(LateStreams, one_stream_waits_for_another) {
-  const Stream writer, reader;
-  const DeviceArray<float> array(1), copy(1);
-  const Event event;
-  set(writer, array, 5);
-  record(event, writer);
-  gpu::wait_for(reader, event);
-  copy_on_device(copy.data(), array.data(), sizeof(float), reader);
-  synchronize(reader);
-  EXPECT_EQ(copy.values()[0], 5);
 }
 
 TEST_F(LateStreams, a_stream_does_not_wait_for_an_event_that_was_never_recorded) {

@@ -2,7 +2,6 @@
 #include <bit>
 #include <cmath>
 
-#include "common/tensor/half_floats.h"
 #include "tests/emulation/emulated.h"
 
 namespace stagegpt::test {
@@ -19,13 +18,6 @@ INSTANTIATE_TEST_SUITE_P(Orders, EmulatedCopies, kOrders, order_name);
 Bf16 bf16(float value) { return {bf16_of_float(value)}; }
 
 Bf16Pair pair(Bf16 first, Bf16 second) { return first.bits | Bf16Pair{second.bits} << 16; }
-
-// Small whole numbers, exact in bf16; so are all sums of 16 products of two.
-std::vector<Bf16> numbers(std::size_t count, unsigned step) {
-  std::vector<Bf16> values;
-  for (unsigned i = 0; i < count; ++i) values.push_back(bf16(static_cast<float>(i * step % 17) - 8));
-  return values;
-}
 
 // c (16,8) += a (16,16) · b (16,8), all row-major, by the layout of the PTX ISA: lane l has, of A, elements 0
 // to 7 at row l/4 + 8·[element is 2, 3, 6 or 7] and column 2·(l % 4) + element % 2 + 8·[element >= 4], and so
@@ -50,14 +42,14 @@ __global__ void product(float* c, const Bf16* a, const Bf16* b) {
 
 TEST_P(EmulatedTensorCores, need_their_capability) {
   const EmulatedDevice older(75);
-  DeviceArray<Bf16> left(numbers(16 * 16, 5)), right(numbers(16 * 8, 3));
+  DeviceArray<Bf16> left(small_numbers(16 * 16, 5)), right(small_numbers(16 * 8, 3));
   DeviceArray<float> sums(std::vector<float>(16 * 8));
   expect_error({"kernel product", "needs compute capability 8.0, and the emulated device has 7.5"},
                [&] { launch<product>(1, 32, 0, nullptr, sums.data(), left.data(), right.data()); });
 }
 
 TEST_P(EmulatedTensorCores, multiply_and_add) {
-  const std::vector<Bf16> a = numbers(16 * 16, 5), b = numbers(16 * 8, 3);
+  const std::vector<Bf16> a = small_numbers(16 * 16, 5), b = small_numbers(16 * 8, 3);
   std::vector<float> c(16 * 8);
   for (std::size_t i = 0; i < c.size(); ++i) c[i] = static_cast<float>(i);
   DeviceArray<Bf16> left(a), right(b);

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <boost/core/demangle.hpp>
-#include <charconv>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -25,19 +26,6 @@ std::string_view without_signature(std::string_view function) {
     if (depth == 0 && c == '(') return function.substr(begin, i - begin);
   }
   return function.substr(begin);
-}
-
-// The number before ` word` in a line, as 42 in "Used 42 registers, 1 barriers"; 0 without it.
-std::size_t number_before(std::string_view line, std::string_view word) {
-  const std::size_t end = line.find(word);
-  if (end == std::string_view::npos || end == 0) return 0;
-  const std::size_t last = line.find_last_of("0123456789", end);
-  if (last == std::string_view::npos) return 0;
-  const std::size_t before = line.find_last_not_of("0123456789", last);
-  const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
-  std::size_t number = 0;
-  std::from_chars(line.data() + begin, line.data() + last + 1, number);
-  return number;
 }
 
 constexpr std::size_t rounded_up(std::size_t value, std::size_t unit) {
@@ -69,11 +57,16 @@ ResourceTable parsed_resources(std::istream& in) {
       const std::size_t begin = entry + kEntry.size();
       const std::string symbol = line.substr(begin, line.find('\'', begin) - begin);
       kernel = &table[plain_name(without_signature(boost::core::demangle(symbol.c_str())))];
-    } else if (kernel != nullptr && line.find("bytes spill stores") != std::string::npos) {
-      kernel->spill_bytes =
-          number_before(line, " bytes spill stores") + number_before(line, " bytes spill loads");
-    } else if (kernel != nullptr && line.find(": Used ") != std::string::npos) {
-      kernel->registers = static_cast<unsigned>(number_before(line, " registers"));
+      continue;
+    }
+    if (kernel == nullptr) continue;
+    constexpr const char* kSpills = "%*u bytes stack frame, %zu bytes spill stores, %zu bytes spill loads";
+    std::size_t stores = 0, loads = 0;
+    if (std::sscanf(line.c_str(), kSpills, &stores, &loads) == 2) kernel->spill_bytes = stores + loads;
+    constexpr std::string_view kUsed = ": Used ";
+    if (const std::size_t used = line.find(kUsed); used != std::string::npos) {
+      kernel->registers =
+          static_cast<unsigned>(std::strtoul(line.c_str() + used + kUsed.size(), nullptr, 10));
       kernel = nullptr;
     }
   }

@@ -22,22 +22,12 @@ details { margin: 0.75rem 0; } summary { cursor: pointer; font-weight: 600; over
 }
 )css";
 
-// One access, in words: "16 × read 4 bytes: 8.00 sectors, 50 % efficient".
+// One access, in words: "16 × read 4 bytes: 8.00 sectors a request, efficiency 50.0%, 100 % of lanes".
 std::string described(const LineAccess& access) {
   const AccessCounts& c = access.counts;
-  const double requests = static_cast<double>(c.requests);
-  std::string text =
-      concat(c.requests, " × ", c.shared ? "shared " : "", name_of(c.kind), ' ', c.bytes, " bytes: ");
-  if (c.shared) {
-    text += concat(grouped(static_cast<double>(c.wavefronts) / requests, 2), " wavefronts, worst ", c.ways,
-                   "-way");
-  } else {
-    text += concat(grouped(static_cast<double>(c.sectors) / requests, 2), " sectors, ",
-                   static_cast<int>(100 * sector_efficiency(c)), " % efficient");
-  }
-  text += concat(", ", static_cast<int>(100 * active_lanes(c)), " % of lanes");
-  if (access.chain.size() > 1) text += concat(" (", to_string(access.chain), ')');
-  return text;
+  const std::string calls = access.chain.size() > 1 ? concat(" (", to_string(access.chain), ')') : "";
+  return concat(c.requests, " × ", c.shared ? "shared " : "", name_of(c.kind), ' ', c.bytes,
+                " bytes: ", cost_of(c), ", ", static_cast<int>(100 * active_lanes(c)), " % of lanes", calls);
 }
 
 bool is_wasteful(const AccessCounts& c) {

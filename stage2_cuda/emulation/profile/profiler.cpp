@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <string_view>
 
 #include "common/base/error.h"
 #include "stage2_cuda/emulation/device_memory.h"
@@ -210,9 +209,9 @@ void Profiler::reads_for_copy(const void* from, std::size_t bytes, const void* c
   add_global(address, request, caller);
 }
 
-void Profiler::moves(const char* what, std::size_t bytes_read, std::size_t bytes_written) {
+void Profiler::moves(Mover mover, std::size_t bytes_read, std::size_t bytes_written) {
   if (op_ == nullptr) return;
-  Bytes& bytes = std::string_view(what) == kLibraryProduct ? op_->products : op_->moved;
+  Bytes& bytes = mover == Mover::library ? op_->products : op_->moved;
   bytes += {bytes_read, bytes_written};
 }
 

@@ -89,7 +89,7 @@ class Profiler final : public LaunchObserver {
   void copies_to_shared(const void* to, std::size_t bytes, const void* caller) override;
   void reads_for_copy(const void* from, std::size_t bytes, const void* caller) override;
   void count_call(const char* call, Where where, unsigned lanes) override;
-  void moves(const char* what, std::size_t bytes_read, std::size_t bytes_written) override;
+  void moves(Mover mover, std::size_t bytes_read, std::size_t bytes_written) override;
 
  private:
   void add_global(std::uintptr_t address, const AccessCounts& of_lane, Instruction caller);

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <memory>
+#include <sstream>
 #include <string_view>
 
 #include "common/base/error.h"
+#include "common/system/subprocess.h"
 
 // Where the program is loaded; defined by the linker.
 extern "C" const char __executable_start;
@@ -33,39 +32,17 @@ bool is_kernel_source(const SourceLine& line) {
   return ours && !line.file.starts_with("stage2_cuda/emulation/") && line.line > 0;
 }
 
-using Pipe = std::unique_ptr<FILE, int (*)(FILE*)>;
-
-// The output of a command, line by line.
-std::vector<std::string> output_of(const std::string& command) {
-  std::vector<std::string> lines;
-  const Pipe pipe(popen(command.c_str(), "r"), pclose);
-  if (pipe == nullptr) return lines;
-  std::string line;
-  for (int c = std::fgetc(pipe.get()); c != EOF; c = std::fgetc(pipe.get())) {
-    if (c != '\n') {
-      line += static_cast<char>(c);
-      continue;
-    }
-    lines.push_back(std::move(line));
-    line.clear();
-  }
-  return lines;
-}
-
-// Reads addr2line's answers: an address, then pairs of lines, function and place, from the innermost on.
+// Reads addr2line's answers: a line with an address, then its places, from the innermost on.
 void add_answers(std::map<Instruction, LineChain>& all, const std::vector<Instruction>& callers,
-                 std::size_t next, const std::vector<std::string>& answers) {
+                 std::size_t next, const std::string& answers) {
   LineChain* chain = nullptr;
-  for (std::size_t i = 0; i < answers.size();) {
-    if (answers[i].starts_with("0x")) {
+  std::istringstream in(answers);
+  for (std::string answer; std::getline(in, answer);) {
+    if (answer.starts_with("0x")) {
       chain = next < callers.size() ? &all[callers[next++]] : nullptr;
-      ++i;
-      continue;
+    } else if (const SourceLine line = parsed(answer); chain != nullptr && is_kernel_source(line)) {
+      chain->insert(chain->begin(), line);
     }
-    if (i + 1 == answers.size()) return;
-    const SourceLine line = parsed(answers[i + 1]);
-    if (chain != nullptr && is_kernel_source(line)) chain->insert(chain->begin(), line);
-    i += 2;
   }
 }
 
@@ -74,17 +51,16 @@ void add_answers(std::map<Instruction, LineChain>& all, const std::vector<Instru
 std::map<Instruction, LineChain> lines_of(const std::vector<Instruction>& callers) {
   std::map<Instruction, LineChain> all;
   for (const Instruction caller : callers) all[caller];  // also those without an answer
+  if (!find_program("addr2line")) return all;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   for (std::size_t begin = 0; begin < callers.size(); begin += kAtOnce) {
-    std::string command = "addr2line -a -i -f -e '" + program + "'";
+    Subprocess command{.argv = {"addr2line", "-a", "-i", "-e", program}};
     const std::size_t end = std::min(begin + kAtOnce, callers.size());
     for (std::size_t i = begin; i < end; ++i) {
       const auto offset = static_cast<const char*>(callers[i]) - &__executable_start - 1;
-      char text[32];
-      std::snprintf(text, sizeof(text), " 0x%llx", static_cast<unsigned long long>(offset));
-      command += text;
+      command.argv.push_back(concat("0x", std::hex, offset));
     }
-    add_answers(all, callers, begin, output_of(command + " 2>/dev/null"));
+    add_answers(all, callers, begin, run_subprocess(command).output);
   }
   return all;
 }

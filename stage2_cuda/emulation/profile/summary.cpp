@@ -1,7 +1,7 @@
 #include "stage2_cuda/emulation/profile/summary.h"
 
 #include <algorithm>
-#include <iterator>
+#include <set>
 
 namespace stagegpt::gpu::emulation {
 namespace {
@@ -11,14 +11,11 @@ double share(Count part, Count whole) {
 }
 
 std::map<Instruction, LineChain> all_lines(const Profile& profile) {
-  std::vector<Instruction> callers;
+  std::set<Instruction> callers;
   for (const auto& [name, kernel] : profile.kernels) {
-    std::ranges::transform(kernel.accesses, std::back_inserter(callers),
-                           [](const auto& entry) { return entry.first.first; });
+    for (const auto& [access, counts] : kernel.accesses) callers.insert(access.first);
   }
-  std::ranges::sort(callers);
-  callers.erase(std::ranges::unique(callers).begin(), callers.end());
-  return lines_of(callers);
+  return lines_of({callers.begin(), callers.end()});
 }
 
 KernelSummary summary_of(const std::string& name, const KernelCounts& kernel,

@@ -35,18 +35,9 @@ void add_kernels(std::string& out, const Summary& summary) {
 void add_accesses(std::string& out, const KernelSummary& kernel) {
   for (const LineAccess& line : kernel.lines) {
     const AccessCounts& c = line.counts;
-    print(out, "  %-54s %-6s %-6s %2u bytes %9llu requests %6.1f%% lanes", to_string(line.chain).c_str(),
-          c.shared ? "shared" : "global", name_of(c.kind), c.bytes, number(c.requests),
-          100 * active_lanes(c));
-    const double requests = static_cast<double>(c.requests);
-    if (c.shared) {
-      print(out, " %6.2f wavefronts a request, ideal %.2f, worst %u-way\n",
-            static_cast<double>(c.wavefronts) / requests, static_cast<double>(c.ideal_wavefronts) / requests,
-            c.ways);
-    } else {
-      print(out, " %6.2f sectors a request, efficiency %.1f%%\n", static_cast<double>(c.sectors) / requests,
-            100 * sector_efficiency(c));
-    }
+    print(out, "  %-54s %-6s %-6s %2u bytes %9llu requests %6.1f%% lanes %s\n", to_string(line.chain).c_str(),
+          c.shared ? "shared" : "global", name_of(c.kind), c.bytes, number(c.requests), 100 * active_lanes(c),
+          cost_of(c).c_str());
   }
 }
 
@@ -107,6 +98,20 @@ void add_races(std::string& out, const std::vector<RaceSummary>& races) {
 }
 
 }  // namespace
+
+std::string cost_of(const AccessCounts& c) {
+  std::string out;
+  const double requests = static_cast<double>(c.requests);
+  if (c.shared) {
+    print(out, "%6.2f wavefronts a request, ideal %.2f, worst %u-way",
+          static_cast<double>(c.wavefronts) / requests, static_cast<double>(c.ideal_wavefronts) / requests,
+          c.ways);
+  } else {
+    print(out, "%6.2f sectors a request, efficiency %.1f%%", static_cast<double>(c.sectors) / requests,
+          100 * sector_efficiency(c));
+  }
+  return out;
+}
 
 std::string table_of(const Summary& summary) {
   std::string out;

@@ -14,56 +14,46 @@ namespace {
 using namespace gpu::emulation;
 
 struct Case {
+  int capability;
   unsigned threads;
   std::size_t shared_bytes;
   unsigned registers, blocks;
   std::string limit;
 };
 
-// The blocks are those of cudaOccMaxActiveBlocksPerMultiprocessor() in CUDA's cuda_occupancy.h, for compute
-// capability 8.0. By hand, where registers bind: a warp takes 32 r registers, rounded up to 256. A quarter of
-// the multiprocessor has 16,384 of them, for a whole number of warps; four times that number, by the warps of
-// a block, is the number of blocks.
+// The blocks are those of cudaOccMaxActiveBlocksPerMultiprocessor() in CUDA's cuda_occupancy.h. By hand,
+// where registers bind: a warp takes 32 r registers, rounded up to 256. A quarter of the multiprocessor has
+// 16,384 of them, for a whole number of warps; four times that number, by the warps of a block, is the number
+// of blocks.
 TEST(Occupancy, is_that_of_cuda) {
-  const EmulatedDevice device(80);
   const Case cases[] = {
-      {256, 0, 0, 8, "threads"},             // 2048 / 256
-      {256, 0, 32, 8, "threads"},            // as many by registers: 16384 / 1024 = 16, 4 · 16 / 8
-      {256, 0, 33, 6, "registers"},          // 1056 become 1280: 12 warps, 4 · 12 / 8
-      {256, 0, 40, 6, "registers"},          // 1280, as with 33
-      {256, 0, 255, 1, "registers"},         // 8192: 2 warps, 4 · 2 / 8
-      {160, 0, 136, 2, "registers"},         // 4352: 3 warps, 4 · 3 / 5. All 65,536 at once would allow 3
-      {1024, 0, 65, 0, "registers"},         // 2304: 7 warps, 4 · 7 / 32: cannot be launched
-      {256, 49152, 40, 3, "shared memory"},  // 164 KiB / 49 KiB
-      {64, 54912, 32, 3, "shared memory"},   // with 1 KiB more 55,936 = 437 · 128
-      {64, 54930, 32, 2, "shared memory"},   // 55,954 become 56,064
-      {32, 0, 16, 32, "blocks"},
-      {1000, 0, 32, 2, "threads"},  // 32 warps
+      {80, 256, 0, 0, 8, "threads"},      // 2048 / 256
+      {80, 256, 0, 32, 8, "threads"},     // as many by registers: 16384 / 1024 = 16, 4 · 16 / 8
+      {80, 256, 0, 33, 6, "registers"},   // 1056 become 1280: 12 warps, 4 · 12 / 8
+      {80, 256, 0, 40, 6, "registers"},   // 1280, as with 33
+      {80, 256, 0, 255, 1, "registers"},  // 8192: 2 warps, 4 · 2 / 8
+      {80, 160, 0, 136, 2, "registers"},  // 4352: 3 warps, 4 · 3 / 5. All 65,536 at once would allow 3
+      {80, 1024, 0, 65, 0, "registers"},  // 2304: 7 warps, 4 · 7 / 32: cannot be launched
+      {80, 256, 49152, 40, 3, "shared memory"},  // 164 KiB / 49 KiB
+      {80, 256, 99328, 40, 1, "shared memory"},  // 164 KiB / 98 KiB
+      {80, 64, 54912, 32, 3, "shared memory"},   // with 1 KiB more 55,936 = 437 · 128
+      {80, 64, 54930, 32, 2, "shared memory"},   // 55,954 become 56,064
+      {80, 32, 0, 16, 32, "blocks"},
+      {80, 1000, 0, 32, 2, "threads"},  // 32 warps
+      {75, 256, 0, 40, 4, "threads"},
+      {75, 64, 0, 32, 16, "threads"},
+      {75, 256, 20000, 40, 3, "shared memory"},
+      {75, 256, 32768, 40, 2, "shared memory"},
+      {75, 256, 61440, 40, 1, "shared memory"},
+      {90, 256, 99328, 40, 2, "shared memory"},    // 228 KiB / 98 KiB
+      {90, 512, 217088, 128, 1, "shared memory"},  // more than a block of compute capability 8.0 has
   };
   for (const Case& c : cases) {
+    const EmulatedDevice device(c.capability);
     const Occupancy occupancy = occupancy_of(c.threads, c.shared_bytes, c.registers);
     EXPECT_EQ(occupancy.blocks, c.blocks) << c.threads << " threads, " << c.registers << " registers";
     EXPECT_EQ(occupancy.limit, c.limit) << c.threads << " threads, " << c.registers << " registers";
   }
-}
-
-// The same function of cuda_occupancy.h, for compute capability 7.5.
-TEST(Occupancy, is_that_of_cuda_on_7_5) {
-  const EmulatedDevice device(75);
-  EXPECT_EQ(occupancy_of(256, 0, 40).blocks, 4U);
-  EXPECT_EQ(occupancy_of(64, 0, 32).blocks, 16U);
-  EXPECT_EQ(occupancy_of(256, 20000, 40).blocks, 3U);
-  EXPECT_EQ(occupancy_of(256, 32768, 40).blocks, 2U);
-  EXPECT_EQ(occupancy_of(256, 61440, 40).blocks, 1U);
-}
-
-// 228 KiB / 98 KiB; a block with more than compute capability 8.0 has.
-TEST(Occupancy, counts_the_shared_memory_of_the_emulated_device) {
-  const EmulatedDevice device(90);
-  EXPECT_EQ(occupancy_of(256, 99328, 40).blocks, 2U);
-  EXPECT_EQ(occupancy_of(512, 217088, 128).blocks, 1U);
-  const EmulatedDevice other(80);
-  EXPECT_EQ(occupancy_of(256, 99328, 40).blocks, 1U);
 }
 
 // As nvcc 13.0 prints it with -Xptxas -v.
