@@ -3,15 +3,14 @@
 #include <utility>
 #include <vector>
 
-#include "stage2_cuda/attention_wgmma.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/kernels/adamw.cuh"
 #include "stage2_cuda/kernels/dropout.cuh"
 #include "stage2_cuda/kernels/elementwise.cuh"
 #include "stage2_cuda/kernels/matmul.cuh"
 #include "stage2_cuda/kernels/squared_norm.cuh"
-#include "stage2_cuda/matmul_wgmma.h"
 #include "stage2_cuda/stream_backend.h"
+#include "stage2_cuda/wgmma.h"
 
 namespace stagegpt::gpu {
 namespace {

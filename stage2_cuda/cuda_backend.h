@@ -13,7 +13,7 @@
 
 namespace stagegpt::gpu {
 
-// Implementations of GEMM: three in f32 (kernels/matmul.cuh), one in bf16 (matmul_wgmma.h), the library
+// Implementations of GEMM: three in f32 (kernels/matmul.cuh), one in bf16 (wgmma.h), the library
 // (gemm.h).
 enum class GpuMatmul { naive, tiled, vectorised, wgmma, cublaslt };
 inline const std::vector<std::string> kGpuMatmulNames = {"naive", "tiled", "vectorised", "wgmma", "cublaslt"};

@@ -99,6 +99,15 @@ std::string CudaFlags::description(const DeviceInfo& device) const {
       graph_ == "off" || why_no_graphs_.empty() ? "" : concat("; no CUDA graphs, because ", why_no_graphs_));
 }
 
+void CudaFlags::set_up(Machine& machine, const DeviceInfo& device) const {
+  machine.threads = platform_->threads();
+  machine.on_device = platform_->is_gpu();
+  machine.tf32 = precision() == Precision::tf32;
+  machine.activations = precision() == Precision::bf16 ? DType::bf16 : DType::f32;
+  machine.peak = peak(device);
+  machine.kept_files = plan_flags_.kept_files();
+}
+
 std::optional<Peak> CudaFlags::peak(const DeviceInfo& device) const {
   const std::optional<double> flops = data_sheet_flops(device.name, precision());
   if (!flops) return std::nullopt;

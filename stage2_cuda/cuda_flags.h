@@ -6,8 +6,7 @@
 #include <string>
 
 #include "common/app/command_line.h"
-#include "common/app/memory_check.h"
-#include "common/profile/peak.h"
+#include "common/app/stage.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/plan_flags.h"
 #include "stage2_cuda/platform.h"
@@ -30,18 +29,19 @@ class CudaFlags {
   void read_plans(RankGroup& group, const DeviceInfo& device);
   PlanFlags& plans() { return plan_flags_; }
   CudaOptions options() const;
-  DType activations() const { return precision() == Precision::bf16 ? DType::bf16 : DType::f32; }
-  int threads() const { return platform_->threads(); }
   const Platform& platform() const { return *platform_; }
   Platform& platform() { return *platform_; }
   // The free memory of the opened device, divided by the number of processes on it.
   TensorMemory memory(int processes = 1) const;
   // One line for the user.
   std::string description(const DeviceInfo& device) const;
-  // The peak FLOP/s in the device's data sheet, if it is known.
-  std::optional<Peak> peak(const DeviceInfo& device) const;
+  // What a stage's machine has of these flags and this device, after read_plans(): all but its backend, its
+  // memory and its description, which may depend on other ranks.
+  void set_up(Machine& machine, const DeviceInfo& device) const;
 
  private:
+  // The peak FLOP/s in the device's data sheet, if it is known.
+  std::optional<Peak> peak(const DeviceInfo& device) const;
   Precision precision() const;
   GpuMatmul matmul() const { return chosen<GpuMatmul>(kGpuMatmulNames, matmul_); }
   // Whether the library computes the products, or those that wgmma leaves to it.

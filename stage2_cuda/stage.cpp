@@ -30,18 +30,13 @@ class CudaStage final : public Stage {
     if (ladder_ && timeline != nullptr) user_error("--profile: cannot be combined with --ladder");
     const gpu::DeviceInfo device = cuda_.open(timeline);
     cuda_.read_plans(group_, device);
-    machine_.threads = cuda_.threads();
-    machine_.on_device = cuda_.platform().is_gpu();
-    machine_.tf32 = cuda_.options().precision == gpu::Precision::tf32;
-    machine_.activations = cuda_.activations();
+    cuda_.set_up(machine_, device);
     machine_.backend = gpu::make_cuda_backend(cuda_.options());
     watcher_ = cuda_.platform().watch(*machine_.backend);
     machine_.memory = cuda_.memory();
     machine_.communicator = recorded(timeline, std::make_unique<SelfCommunicator>(group_));
     machine_.sync = std::make_unique<NoGradientSync>();
     machine_.description = cuda_.description(device);
-    machine_.peak = cuda_.peak(device);
-    machine_.kept_files = cuda_.plans().kept_files();
     return machine_;
   }
 

@@ -163,7 +163,7 @@ class StreamBackend final : public CudaBackend {
   std::unique_ptr<Gemm> gemm_;
   GpuAttention attention_;
   Precision precision_;
-  bool wgmma_;           // attention is computed by attention_wgmma.h, where it can
+  bool wgmma_;           // attention is computed by wgmma.h, where it can
   bool is_7_5_;          // the device has less shared memory than those of compute capability 8.0
   bool rows_by_vector_;  // see is_row()
   bool graph_, must_graph_;

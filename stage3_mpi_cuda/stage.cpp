@@ -59,12 +59,7 @@ class MpiCudaStage final : public Stage {
     machine_.memory = cuda_.memory(gpu::ranks_on_gpu_of(group_, placement_, device));
     machine_.memory.host_ranks = static_cast<int>(placement_.on_node.size());
     machine_.memory.divides_moments = MpiFlags::kDividesMoments;
-    machine_.threads = cuda_.threads();
-    machine_.on_device = cuda_.platform().is_gpu();
-    machine_.tf32 = cuda_.options().precision == gpu::Precision::tf32;
-    machine_.activations = cuda_.activations();
-    machine_.peak = cuda_.peak(device);
-    machine_.kept_files = cuda_.plans().kept_files();
+    cuda_.set_up(machine_, device);
     machine_.description =
         concat(stagegpt::description(placement_, group_.size()), "; ", cuda_.description(device),
                "; gradients ", mpi_.gradient_sync(), ", transport ", name_of(transport),

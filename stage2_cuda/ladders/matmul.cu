@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "stage2_cuda/attention_wgmma.h"
 #include "stage2_cuda/kernels/matmul.cuh"
 #include "stage2_cuda/kernels/matmul_mma.cuh"
 #include "stage2_cuda/ladders/ladder_tensors.h"
-#include "stage2_cuda/matmul_wgmma.h"
+#include "stage2_cuda/wgmma.h"
 
 namespace stagegpt::gpu {
 namespace {

@@ -1,8 +1,8 @@
 // Attention in training.
-#include "stage2_cuda/attention_wgmma.h"
 #include "stage2_cuda/kernels/attention_flash_backward.cuh"
 #include "stage2_cuda/kernels/attention_materialised.cuh"
 #include "stage2_cuda/stream_backend.h"
+#include "stage2_cuda/wgmma.h"
 
 namespace stagegpt::gpu {
 namespace {

@@ -1,9 +1,9 @@
 // Attention for compute capability 9.0.
 #include <limits>
 
-#include "stage2_cuda/attention_wgmma.h"
 #include "stage2_cuda/kernels/attention_wgmma_backward.cuh"
 #include "stage2_cuda/kernels/attention_wgmma_forward.cuh"
+#include "stage2_cuda/wgmma.h"
 
 namespace stagegpt::gpu {
 namespace {

@@ -1,11 +1,11 @@
 // The ops that generation needs beside those of training: attention over a cache, linear layers of one row,
 // and the largest logits.
-#include "stage2_cuda/attention_wgmma.h"
 #include "stage2_cuda/kernels/attention.cuh"
 #include "stage2_cuda/kernels/attention_token.cuh"
 #include "stage2_cuda/kernels/largest_logits.cuh"
 #include "stage2_cuda/kernels/matrix_vector.cuh"
 #include "stage2_cuda/stream_backend.h"
+#include "stage2_cuda/wgmma.h"
 
 namespace stagegpt::gpu {
 

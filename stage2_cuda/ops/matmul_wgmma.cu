@@ -4,7 +4,7 @@
 
 #include "stage2_cuda/device_memory_source.h"
 #include "stage2_cuda/kernels/matmul_wgmma.cuh"
-#include "stage2_cuda/matmul_wgmma.h"
+#include "stage2_cuda/wgmma.h"
 
 namespace stagegpt::gpu {
 namespace {

@@ -1,8 +1,7 @@
 // In place of ops/attention_wgmma.cu and ops/matmul_wgmma.cu in programs that are not compiled for compute
 // capability 9.0.
 #include "common/base/error.h"
-#include "stage2_cuda/attention_wgmma.h"
-#include "stage2_cuda/matmul_wgmma.h"
+#include "stage2_cuda/wgmma.h"
 
 namespace stagegpt::gpu {
 

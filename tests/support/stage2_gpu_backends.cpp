@@ -1,5 +1,5 @@
-#include "stage2_cuda/attention_wgmma.h"
 #include "stage2_cuda/cuda_backend.h"
+#include "stage2_cuda/wgmma.h"
 #include "tests/support/backends.h"
 #include "tests/support/tolerance.h"
 

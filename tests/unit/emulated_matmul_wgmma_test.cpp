@@ -8,7 +8,7 @@
 #include <numbers>
 
 #include "stage2_cuda/device_counts.h"
-#include "stage2_cuda/matmul_wgmma.h"
+#include "stage2_cuda/wgmma.h"
 #include "tests/emulation/device_values.h"
 #include "tests/support/tolerance.h"
 

@@ -11,10 +11,10 @@
 
 #include "common/base/error.h"
 #include "common/tensor/half_floats.h"
-#include "stage2_cuda/attention_wgmma.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/device_objects.h"
 #include "stage2_cuda/ladders/ladder_tensors.h"
+#include "stage2_cuda/wgmma.h"
 
 namespace stagegpt::gpu {
 namespace {
