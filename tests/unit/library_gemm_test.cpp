@@ -309,10 +309,12 @@ TEST(LibraryGemmSizes, what_is_no_product_is_refused) {
                               bf16 = make_library_gemm(Precision::bf16);
   const float bias = 0;
   float sum = 0;
-  EXPECT_THROW(f32->run(Product{.m = 1, .n = 1}, stream), InternalError) << "a sum of no products";
-  EXPECT_THROW(f32->run(Product{.m = 1, .n = 1, .k = 1, .batch = 2, .bias = &bias}, stream), InternalError);
+  EXPECT_THROW(f32->run(Product{.a = {}, .b = {}, .m = 1, .n = 1}, stream), InternalError)
+      << "a sum of no products";
+  EXPECT_THROW(f32->run(Product{.a = {}, .b = {}, .m = 1, .n = 1, .k = 1, .batch = 2, .bias = &bias}, stream),
+               InternalError);
   const ProductOf<Bf16, float> row_sums{
-      .m = 1, .n = 1, .k = 1, .batch = 2, .epilogue = Epilogue::row_sums, .row_sums = &sum};
+      .a = {}, .b = {}, .m = 1, .n = 1, .k = 1, .batch = 2, .epilogue = Epilogue::row_sums, .row_sums = &sum};
   EXPECT_THROW(bf16->run(row_sums, stream), InternalError);
 }
 
