@@ -26,6 +26,7 @@ constexpr RemovedFlag kFlags[] = {
     {"--ranks-per-node", "0", "--comm-algorithm mpi knows which ranks share a node"},
     {"--checkpoint-writers", "1", "one rank writes a checkpoint"},
     {"--checkpoint-async", "false", "a checkpoint is complete before the next step begins"},
+    {"--keep-context", "false", "a text goes on where its whole beginning is the --prompt"},
 };
 
 const RemovedFlag* removed(const std::string& flag) {
