@@ -35,8 +35,8 @@ class CudaFlags {
   TensorMemory memory(int processes = 1) const;
   // One line for the user.
   std::string description(const DeviceInfo& device) const;
-  // What a stage's machine has of these flags and this device, after read_plans(): all but its backend, its
-  // memory and its description, which may depend on other ranks.
+  // Sets what a stage's machine has of these flags and this device alone, after read_plans(): threads, where
+  // tensors are, precision, peak and the files that a run keeps.
   void set_up(Machine& machine, const DeviceInfo& device) const;
 
  private:

@@ -20,7 +20,7 @@ inline std::span<const SpecialToken> special_in(SpecialTokens special, const Tok
 struct TokenizeOptions {
   int threads = 1;
   SpecialTokens special = SpecialTokens::as_text;
-  // Called as the work proceeds, with the bytes done and the total.
+  // Called as the work proceeds, with the bytes that are read and the total.
   std::function<void(std::int64_t done, std::int64_t total)> progress = [](std::int64_t, std::int64_t) {};
 };
 

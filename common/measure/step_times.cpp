@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/error.h"
+
 namespace stagegpt {
 namespace {
 
@@ -13,6 +15,7 @@ constexpr double kMilliseconds = 1e3;
 void Samples::add(double value) { sorted_.insert(std::ranges::upper_bound(sorted_, value), value); }
 
 double Samples::quantile(double q) const {
+  check(!sorted_.empty(), "a quantile of no samples");
   const double position = q * static_cast<double>(sorted_.size() - 1);
   const auto below = static_cast<std::size_t>(position);
   const std::size_t above = std::min(below + 1, sorted_.size() - 1);

@@ -21,9 +21,10 @@ struct BatchOptions {
 };
 
 // Divides `items` into batches, of which rank r computes those with the numbers r, r + ranks, ….
-// compute(first, end, results) fills in the `results` of the batch of items [first, end). All ranks get those
-// of all batches, in their order, which does not depend on the number of ranks. Empty if `stoppable` and any
-// rank has received a signal (stop_signals.h); the ranks stop after their current batches.
+// compute(first, end, out) writes the results of the batch of items [first, end), `results` in number. All
+// ranks get those of all batches, in their order, which does not depend on the number of ranks. Empty if
+// `stoppable` and any rank has received a signal (stop_signals.h); the ranks stop after their current
+// batches.
 template <class Result>
 std::optional<std::vector<Result>> compute_in_turn(
     RankGroup& group, std::int64_t items, std::int64_t results, const BatchOptions& options,

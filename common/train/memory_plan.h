@@ -33,12 +33,12 @@ struct PlannedTraining {
   int ranks;                         // data ranks, among which a batch is divided
   const GradientSync& sync;          // determines how the moments are divided
   DType activations = DType::f32;    // as for Gpt2
-  int tensor_ranks = 1, stages = 1;  // that hold one model together
+  int tensor_ranks = 1, stages = 1;  // whose ranks hold one model together
 
   int all_ranks() const { return ranks * tensor_ranks * stages; }
 };
 
-// The plan of a rank, of the stage that needs most. For more than 2²⁵ tokens per micro-step it is
+// The plan of a rank of the stage that needs most. For more than 2²⁵ tokens per micro-step it is
 // extrapolated from smaller batches, and may be off by a few blocks of the allocator. Throws UserError if the
 // batch cannot be divided among the ranks, and std::runtime_error if the plan exceeds 4 PiB.
 MemoryPlan plan_memory(const PlannedTraining& training);

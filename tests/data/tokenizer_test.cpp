@@ -12,6 +12,7 @@
 #include "tests/data/make_tokenizers.h"
 #include "tests/data/random_text.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -30,7 +31,16 @@ TEST(CharTokenizer, RefusesWhatItCannotExpress) {
   const auto tokenizer = char_tokenizer("abc");
   EXPECT_THROW(tokenizer->encode("abd"), UserError);
   EXPECT_THROW(tokenizer->encode("abß"), UserError);
-  EXPECT_THROW(tokenizer->encode("a\xff"), UserError);
+}
+
+// U+FFFD, which stands for such bytes where a text is read, is in both vocabularies.
+TEST(Tokenizers, OfCharactersRefuseWhatIsNotUtf8) {
+  const auto characters = char_tokenizer("a\uFFFD");
+  const auto words = word_tokenizer("a \uFFFD");
+  for (const Tokenizer* tokenizer : std::initializer_list<const Tokenizer*>{characters.get(), words.get()}) {
+    EXPECT_EQ(refusal([&] { tokenizer->encode("a\xff"); }),
+              "the text is not UTF-8: no character begins at byte 1");
+  }
 }
 
 TEST(WordTokenizer, SplitsWordsPunctuationAndWhiteSpace) {

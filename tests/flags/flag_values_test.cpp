@@ -117,6 +117,8 @@ TEST(FlagValues, ThatAreGoneAreRefusedWithWhatTakesTheirPlace) {
               one_of("--comm-algorithm", "hierarchical", {"ring", "mpi"});
             }),
             "--comm-algorithm: hierarchical was removed; use mpi");
+  EXPECT_EQ(refusal([] { refuse_removed_flag("--keep-context"); }),
+            "--keep-context was removed: a text goes on where its whole beginning is the --prompt");
 }
 
 TEST(FlagValues, OfAConfigurationAreTakenAsTexts) {

@@ -284,7 +284,7 @@ TEST_P(TrainingOfRanks, skips_an_update_on_all_ranks_for_what_one_has) {
 
 INSTANTIATE_TEST_SUITE_P(By, TrainingOfRanks, testing::ValuesIn(syncs()), testing::PrintToStringParamName());
 
-// How ranks add what they are given, the tape does not know.
+// Recomputation does not depend on the algorithm of the communicator, so one of them is enough.
 std::vector<Sync> syncs_by_ring() {
   std::vector<Sync> all = syncs();
   std::erase_if(all, [](const Sync& sync) { return sync.algorithm != CommAlgorithm::ring; });

@@ -68,6 +68,7 @@ TEST(DoctorFacts, of_the_processor_are_those_of_the_kernel) {
   EXPECT_EQ(thread_facts().cores, CPU_COUNT(&ours));
 #if defined(__x86_64__)
   const std::string cpuinfo = read_bytes("/proc/cpuinfo");
+  EXPECT_NE(cpuinfo.find("\nmodel name\t: " + facts.model + "\n"), std::string::npos) << facts.model;
   const std::string flags =
       cpuinfo.substr(cpuinfo.find("\nflags"), cpuinfo.find('\n', cpuinfo.find("\nflags") + 1)) + ' ';
   ASSERT_EQ(facts.instructions.size(), 3u);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/refusal.h"
+
 namespace stagegpt::test {
 namespace {
 
@@ -20,6 +22,7 @@ TEST(Samples, lie_between_the_least_and_the_most) {
   EXPECT_EQ(even.quantile(1), 4);
   EXPECT_EQ(odd.quantile(0.25), 1.5);
   EXPECT_EQ(samples({5}).quantile(0.75), 5);
+  EXPECT_EQ(internal_error([] { Samples().median(); }), "a quantile of no samples");
 }
 
 TEST(PhaseTimes, one_disturbed_step_changes_no_phase) {

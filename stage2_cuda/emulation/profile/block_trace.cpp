@@ -67,7 +67,7 @@ bool BlockChoice::names(std::string_view launched) const {
 }
 
 BlockChoice parsed_block_choice(const std::string& text) {
-  // The shortest kernel, which neither begins nor ends with a colon, behind which only numbers follow.
+  // A kernel's name may contain colons, but neither begins nor ends with one.
   static const std::regex kChoice("([^:]|[^:].*?[^:])(?::([0-9]{1,18}))?(?::([0-9]{1,18}))?");
   std::smatch parts;
   if (!std::regex_match(text, parts, kChoice)) {
