@@ -22,6 +22,8 @@
 namespace stagegpt {
 namespace {
 
+constexpr std::int64_t kMostTogether = 32;  // texts
+
 constexpr RealRule kTemperature{[](double x) { return x >= 0 && x <= 1000; }, "a number from 0 to 1000"};
 constexpr RealRule kPenalty{[](double x) { return x > 0 && x <= 1000; }, "a number above 0 and up to 1000"};
 
@@ -29,7 +31,8 @@ struct GenerateFlags {
   std::string model, prompt;
   WeightsFlag weights;
   std::optional<std::string> tokenizer_path;
-  std::int64_t max_new_tokens = 200, num_samples = 1, seed = 1337;
+  std::int64_t max_new_tokens = 200, num_samples = 1, seed = 1337,
+               together = 1;  // texts that grow together; depends on the memory
   SamplingConfig sampling{.temperature = 0.7};
   std::vector<std::string> stop;
   ProfileFlags profile;
@@ -44,7 +47,8 @@ struct GenerateFlags {
     command_line.group("Text");
     command_line.free_text("--prompt", prompt, "text to continue (default: a new text)");
     command_line.integer("--max-new-tokens", max_new_tokens, 1, std::int64_t{1} << 40, "tokens to generate");
-    command_line.integer("--num-samples", num_samples, 1, 1 << 20, "texts to generate, one after the other");
+    command_line.integer("--num-samples", num_samples, 1, 1 << 20,
+                         concat("texts to generate, up to ", kMostTogether, " of them together"));
     command_line.free_texts("--stop", stop, "stop before this text; may be given several times");
     command_line.toggle("--interactive", interactive, "read prompts from standard input, one per line");
     command_line.group("Sampling");
@@ -79,13 +83,14 @@ struct GenerateFlags {
   }
 };
 
-// The time of all texts' tokens. Before the first token of a text the prompt is processed.
+// The time of all texts' tokens. Texts that grow together share it; before their first tokens the prompt is
+// processed.
 struct Timing {
-  std::int64_t texts = 0, tokens = 0;
+  std::int64_t groups = 0, texts = 0, tokens = 0;  // groups of texts that grow together
   double first_seconds = 0, later_seconds = 0;
 
   double first_ms() const {
-    return 1e3 * first_seconds / static_cast<double>(std::max<std::int64_t>(1, texts));
+    return 1e3 * first_seconds / static_cast<double>(std::max<std::int64_t>(1, groups));
   }
   double token_ms() const {
     return tokens > texts ? 1e3 * later_seconds / static_cast<double>(tokens - texts) : first_ms();
@@ -100,20 +105,27 @@ struct Timing {
   }
 };
 
+// What is done with texts that grow together, which count from 0.
+struct TextSink {
+  std::function<void(std::size_t, const std::string& part)> add;
+  std::function<void(std::size_t, const std::string& reason)> end;
+};
+
 class Writer {
  public:
-  // `profile`, which may be null, is of the first text.
+  // `profile`, which may be null, is of the first texts.
   Writer(const GenerateFlags& flags, const Machine& machine, const TrainedModel& trained, Profile* profile)
       : flags_(flags),
+        machine_(machine),
+        trained_(trained),
         tokenizer_(*trained.tokenizer),
-        profile_(profile),
-        context_(*machine.backend, *trained.model, *machine.communicator) {}
+        profile_(profile) {}
 
   // The tokens that a text continues: a prompt's or, for a new text, the end of text.
-  std::vector<std::int32_t> ids_of(const std::string& prompt) const {
+  Tokens ids_of(const std::string& prompt) const {
     const char* source = flags_.interactive ? "the prompt" : "--prompt";
-    std::vector<std::int32_t> ids;
-    agree(context_.group(), [&] {
+    Tokens ids;
+    agree(machine_.communicator->group(), [&] {
       ids = naming(source, [&] { return tokenizer_.encode(prompt); });
       if (!ids.empty()) return;
       const auto end = tokenizer_.end_of_text();
@@ -125,42 +137,60 @@ class Writer {
     return ids;
   }
 
-  // Continues `prompt` and passes the text to `out` in whole characters, after `echo`. Returns why the text
-  // ended. The n-th call draws the n-th sample's random numbers.
-  std::string write(const std::vector<std::int32_t>& prompt, std::string_view echo,
-                    const std::function<void(const std::string&)>& out) {
-    StreamDecoder decoder(tokenizer_);
-    out(decoder.push_bytes(echo));
-    StopStrings stops(flags_.stop);
-    std::string reason = "length";
+  // Continues `prompt` in so many texts together, and passes each in whole characters, after `echo`, and why
+  // it ended. The n-th text of all calls draws the n-th sample's random numbers.
+  void write(const Tokens& prompt, std::string_view echo, std::int64_t count, const TextSink& sink) {
+    if (!context_ || context_->texts() != count)
+      context_.emplace(*machine_.backend, *trained_.model, *machine_.communicator, count);
+    std::vector<Text> texts;
+    for (std::int64_t n = 0; n < count; ++n) {
+      texts.push_back({StreamDecoder(tokenizer_), StopStrings(flags_.stop)});
+      sink.add(static_cast<std::size_t>(n), texts.back().decoder.push_bytes(echo));
+    }
+    const auto end = [&](std::size_t n, const char* reason) {
+      Text& text = texts[n];
+      sink.add(n, text.stops.push(text.decoder.finish()));
+      sink.add(n, text.stops.finish());
+      sink.end(n, reason);
+      text.ended = true;
+      return false;
+    };
     auto last = std::chrono::steady_clock::now();
-    bool first = true;
-    const auto emit = [&](std::int32_t id) {
-      (std::exchange(first, false) ? timing_.first_seconds : timing_.later_seconds) += seconds_since(last);
+    const auto emit = [&](std::size_t n, std::int32_t id) {
+      Text& text = texts[n];
+      (std::exchange(text.first, false) ? timing_.first_seconds : timing_.later_seconds) +=
+          seconds_since(last);
       last = std::chrono::steady_clock::now();
       ++timing_.tokens;
-      if (id == tokenizer_.end_of_text()) {
-        reason = "end_of_text";
-        return false;
-      }
-      out(stops.push(decoder.push(id)));
-      if (stops.found()) reason = "stop";
-      return !stops.found() && !TextInterrupt::requested();
+      if (id == tokenizer_.end_of_text()) return end(n, "end_of_text");
+      sink.add(n, text.stops.push(text.decoder.push(id)));
+      if (text.stops.found()) return end(n, "stop");
+      return !TextInterrupt::requested() || end(n, "length");
     };
-    const auto sample = static_cast<std::uint32_t>(timing_.texts++);
-    generate(context_, prompt, flags_.max_new_tokens, flags_.sampling, sample, emit, profile_);
+    const auto first = static_cast<std::uint32_t>(timing_.texts);
+    ++timing_.groups;
+    timing_.texts += count;
+    generate(*context_, prompt, flags_.max_new_tokens, flags_.sampling, first, emit, profile_);
     if (profile_ != nullptr) std::exchange(profile_, nullptr)->write();
-    out(stops.push(decoder.finish()));
-    out(stops.finish());
-    return reason;
+    for (std::size_t n = 0; n < texts.size(); ++n) {
+      if (!texts[n].ended) end(n, "length");
+    }
   }
   const Timing& timing() const { return timing_; }
 
  private:
+  struct Text {
+    StreamDecoder decoder;
+    StopStrings stops;
+    bool first = true, ended = false;  // whether its first token is to come, and whether it is complete
+  };
+
   const GenerateFlags& flags_;
+  const Machine& machine_;
+  const TrainedModel& trained_;
   const Tokenizer& tokenizer_;
   Profile* profile_;
-  Context context_;
+  std::optional<Context> context_;
   Timing timing_;
 };
 
@@ -171,22 +201,57 @@ void print_text(const std::string& text) {
   flush_output();
 }
 
+// Prints texts that grow together one after the other: each goes on where those before it are complete.
+class InTurn {
+ public:
+  explicit InTurn(std::int64_t count) : texts_(static_cast<std::size_t>(count)) {}
+
+  void add(std::size_t n, const std::string& part) {
+    n == shown_ ? print_text(part) : void(texts_[n].held += part);
+  }
+  void end(std::size_t n) {
+    texts_[n].ended = true;
+    while (shown_ < texts_.size() && texts_[shown_].ended) {
+      print_text("\n");
+      shown_ = TextInterrupt::requested() ? texts_.size() : shown_ + 1;
+      if (shown_ < texts_.size()) print_text("---\n" + texts_[shown_].held);
+    }
+  }
+
+ private:
+  struct Text {
+    std::string held;
+    bool ended = false;
+  };
+  std::vector<Text> texts_;
+  std::size_t shown_ = 0;
+};
+
 void print_samples(const GenerateFlags& flags, const std::string& prompt, Writer& writer) {
-  const std::vector<std::int32_t> ids = writer.ids_of(prompt);
-  for (std::int64_t i = 0; i < flags.num_samples && !TextInterrupt::requested(); ++i) {
+  const Tokens ids = writer.ids_of(prompt);
+  for (std::int64_t i = 0; i < flags.num_samples && !TextInterrupt::requested(); i += flags.together) {
     if (i > 0) print_text("---\n");
-    writer.write(ids, prompt, print_text);
-    print_text("\n");
+    const std::int64_t count = std::min(flags.together, flags.num_samples - i);
+    InTurn texts(count);
+    writer.write(ids, prompt, count,
+                 {[&](std::size_t n, const std::string& part) { texts.add(n, part); },
+                  [&](std::size_t n, const std::string&) { texts.end(n); }});
   }
 }
 
 void print_json(const GenerateFlags& flags, Writer& writer) {
-  const std::vector<std::int32_t> ids = writer.ids_of(flags.prompt);
-  Json samples = Json::array();
-  for (std::int64_t i = 0; i < flags.num_samples; ++i) {
-    std::string text;
-    const std::string reason = writer.write(ids, "", [&](const std::string& piece) { text += piece; });
-    samples.push_back({{"text", text}, {"ended_by", reason}});
+  const Tokens ids = writer.ids_of(flags.prompt);
+  std::vector<Json> samples;
+  while (std::ssize(samples) < flags.num_samples) {
+    const std::size_t first = samples.size();
+    const std::int64_t count = std::min(flags.together, flags.num_samples - std::ssize(samples));
+    std::vector<std::string> texts(static_cast<std::size_t>(count));
+    samples.resize(first + texts.size());
+    writer.write(ids, "", count,
+                 {[&](std::size_t n, const std::string& part) { texts[n] += part; },
+                  [&](std::size_t n, const std::string& reason) {
+                    samples[first + n] = {{"text", texts[n]}, {"ended_by", reason}};
+                  }});
   }
   const Timing& timing = writer.timing();
   const Json json = {{"prompt", flags.prompt},
@@ -235,10 +300,14 @@ int generate_main(Stage& stage, int argc, char** argv) {
   machine.backend->set_fused(!flags.no_fused);
   const DType matrices = flags.weights.matrices(machine);
   const auto fits = [&](const Gpt2Config& config) {
-    if (!flags.ignore_memory) require_generation_memory(config, matrices, machine.memory, free_memory());
+    flags.together = std::min(flags.num_samples, kMostTogether);
+    if (flags.ignore_memory) return;
+    require_generation_memory(config, matrices, machine.memory, free_memory());
+    flags.together = texts_that_fit(flags.together, config, matrices, machine.memory, free_memory());
   };
   const TrainedModel trained = load_shared_model(stage.group(), *machine.backend, flags.model,
                                                  flags.tokenizer_path, fits, machine.activations);
+  flags.together = std::ranges::min(gather(stage.group(), flags.together));  // where least memory is free
   flags.weights.narrow(*trained.model, machine);
   flags.sampling.vocabulary = trained.tokenizer->size();
 

@@ -139,6 +139,14 @@ void require_generation_memory(const Gpt2Config& config, DType matrices, const T
              " takes less", kIgnore);
 }
 
+std::int64_t texts_that_fit(std::int64_t texts, const Gpt2Config& config, DType matrices,
+                            const TensorMemory& memory, const FreeMemory& host) {
+  const auto available = available_memory(memory, host);
+  const auto needed = [&] { return needed_memory(memory, plan_generation(config, matrices, texts)); };
+  while (texts > 1 && !fits(needed(), available)) texts /= 2;
+  return texts;
+}
+
 void require_evaluation_memory(const Gpt2Config& config, const EvaluationBatch& batch, DType activations,
                                DType matrices, const TensorMemory& memory, const FreeMemory& host) {
   const auto available = available_memory(memory, host);

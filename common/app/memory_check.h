@@ -49,6 +49,9 @@ void require_training_memory(const TrainingMemory& training, const FreeMemory& h
 // It is the need while a model is loaded: in f32, and then also in the narrower type.
 void require_generation_memory(const Gpt2Config& config, DType matrices, const TensorMemory& memory,
                                const FreeMemory& host);
+// How many of so many texts there is memory for at once; at least one.
+std::int64_t texts_that_fit(std::int64_t texts, const Gpt2Config& config, DType matrices,
+                            const TensorMemory& memory, const FreeMemory& host);
 
 // What an evaluation computes at once: `rows` of T tokens each.
 struct EvaluationBatch {

@@ -31,7 +31,7 @@ std::string write_sample(const Machine& machine, const LanguageModel& model, con
   StreamDecoder decoder(*corpus.tokenizer);
   const SamplingConfig sampling{.vocabulary = corpus.tokenizer->size(), .temperature = 0.7, .seed = seed};
   Context context(*machine.backend, model, grid.model());
-  const auto emit = [&](std::int32_t id) {
+  const auto emit = [&](std::size_t, std::int32_t id) {
     group.beat();
     text += decoder.push(id);
     return !StopSignals::requested();

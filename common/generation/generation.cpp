@@ -17,49 +17,74 @@ std::int64_t window_begin(std::int64_t n, std::int64_t block_size) {
   return (n - block_size + half - 1) / half * half;
 }
 
-std::vector<float> Context::next_logits(std::span<const std::int32_t> tokens) {
-  return mean_over_ranks(own_logits(tokens));
+std::vector<std::vector<float>> Context::next_logits(std::span<const Tokens> texts) {
+  const Tensor logits = own_logits(texts);
+  const std::int64_t V = model_.config().vocab_size, Vp = logits.shape()[-1];
+  std::vector<std::vector<float>> all;
+  for (std::int64_t n = 0; n < std::ssize(texts); ++n)
+    all.push_back(mean_over_ranks(logits.slice(n * Vp, {V})));
+  return all;
 }
 
-std::vector<Candidate> Context::next_candidates(std::span<const std::int32_t> tokens,
-                                                const SamplingConfig& config) {
-  const auto require = [&](bool finite) {
-    if (!finite)
-      throw AgreedFailure(concat("the model's logits after token ", tokens.size(), " are not finite"));
-  };
-  const Tensor logits = own_logits(tokens);
-  const std::int64_t vocabulary = config.vocabulary > 0 ? config.vocabulary : logits.numel(),
-                     k = deciding_logits(config);
+std::vector<NextLogits> Context::next(std::span<const Tokens> texts, const SamplingConfig& config) {
+  const std::int64_t V = model_.config().vocab_size,
+                     vocabulary = config.vocabulary > 0 ? config.vocabulary : V, k = deciding_logits(config);
+  std::vector<NextLogits> all;
   if (communicator_.size() == 1 && k > 0 && k <= LargestLogits::kMost && k < vocabulary) {
-    const Tensor largest = backend_.allocate(DType::f32, {k}), ids = backend_.allocate(DType::i32, {k});
-    backend_.run(LargestLogits{largest, ids, logits.slice(0, {vocabulary})});
-    std::vector<float> values(static_cast<std::size_t>(k));
-    std::vector<std::int32_t> tokens_of_values(values.size());
-    backend_.copy_to_host(
-        std::array{host_copy(std::span(values), largest), host_copy(std::span(tokens_of_values), ids)});
-    require(std::isfinite(values.front()));
-    return candidates_of_largest(values, tokens_of_values, config);
+    all = largest(own_logits(texts), k, vocabulary);
+  } else {
+    for (std::vector<float>& logits : next_logits(texts)) {
+      logits.resize(static_cast<std::size_t>(vocabulary));
+      all.push_back({std::move(logits), {}});
+    }
   }
-  const std::vector<float> all = mean_over_ranks(logits);
-  require(std::ranges::all_of(all | std::views::take(vocabulary), [](float x) { return std::isfinite(x); }));
-  return group().is_root() ? candidates(all, tokens, config) : std::vector<Candidate>();
+  for (const NextLogits& logits : all) {
+    if (!std::ranges::all_of(logits.values, [](float x) { return std::isfinite(x); }))
+      throw AgreedFailure(concat("the model's logits after token ", texts.front().size(), " are not finite"));
+  }
+  return all;
 }
 
-Tensor Context::own_logits(std::span<const std::int32_t> tokens) {
-  check(!tokens.empty(), "generation: expected at least one token");
-  const Gpt2Config& config = model_.config();
-  const auto window =
-      tokens.subspan(static_cast<std::size_t>(window_begin(std::ssize(tokens), config.block_size)));
-  const bool is_continuation =
-      cached_.size() < window.size() && std::ranges::equal(cached_, window.first(cached_.size()));
-  if (!is_continuation) {
-    cache_.clear();
-    cached_.clear();
+std::vector<NextLogits> Context::largest(const Tensor& logits, std::int64_t k, std::int64_t vocabulary) {
+  const std::int64_t B = logits.shape()[0], Vp = logits.shape()[-1];
+  const Tensor values = backend_.allocate(DType::f32, {B, k}), ids = backend_.allocate(DType::i32, {B, k});
+  for (std::int64_t n = 0; n < B; ++n) {
+    backend_.run(
+        LargestLogits{values.slice(n * k, {k}), ids.slice(n * k, {k}), logits.slice(n * Vp, {vocabulary})});
   }
-  const auto added = window.subspan(cached_.size());
-  const Tensor logits = model_.next_logits(backend_, added, cache_);  // (1,1,Vp)
-  cached_.insert(cached_.end(), added.begin(), added.end());
-  return logits.slice(0, {config.vocab_size});
+  std::vector<float> all_values(static_cast<std::size_t>(B * k));
+  Tokens all_ids(all_values.size());
+  backend_.copy_to_host(
+      std::array{host_copy(std::span(all_values), values), host_copy(std::span(all_ids), ids)});
+  std::vector<NextLogits> all;
+  for (auto begin = std::ptrdiff_t{0}; begin < B * k; begin += k) {
+    all.push_back({{all_values.begin() + begin, all_values.begin() + begin + k},
+                   {all_ids.begin() + begin, all_ids.begin() + begin + k}});
+  }
+  return all;
+}
+
+Tensor Context::own_logits(std::span<const Tokens> texts) {
+  const auto length = texts.front().size();
+  check(std::ssize(texts) == cache_.texts() && length > 0, "generation: expected ", cache_.texts(),
+        " texts of at least one token");
+  const auto begin =
+      static_cast<std::size_t>(window_begin(std::ssize(texts.front()), model_.config().block_size));
+  std::vector<Tokens> windows;
+  for (const Tokens& text : texts) {
+    check(text.size() == length, "generation: texts of ", length, " and ", text.size(), " tokens");
+    windows.emplace_back(text.begin() + static_cast<std::ptrdiff_t>(begin), text.end());
+  }
+  const auto continues = [&](const Tokens& before, const Tokens& window) {
+    return before.size() < window.size() &&
+           std::ranges::equal(before, std::span(window).first(before.size()));
+  };
+  if (!std::ranges::equal(cached_, windows, continues)) cache_.clear();
+  Tokens added;  // (B,T)
+  for (const Tokens& window : windows)
+    added.insert(added.end(), window.begin() + static_cast<std::ptrdiff_t>(cache_.size()), window.end());
+  cached_ = std::move(windows);
+  return model_.next_logits(backend_, added, cache_);
 }
 
 std::vector<float> Context::mean_over_ranks(const Tensor& logits) {
@@ -90,23 +115,33 @@ std::vector<float> Context::mean_over_ranks(const Tensor& logits) {
   return mean;
 }
 
-void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t count,
-              const SamplingConfig& config, std::uint32_t sample,
-              const std::function<bool(std::int32_t)>& emit, Profile* profile) {
-  std::vector<std::int32_t>& tokens = prompt;
+void generate(Context& context, const Tokens& prompt, std::int64_t count, const SamplingConfig& config,
+              std::uint32_t first_sample, const std::function<bool(std::size_t, std::int32_t)>& emit,
+              Profile* profile) {
   RankGroup& group = context.group();
-  const RandomKey key{config.seed, stream_id(RandomStream::sample), sample};
-  bool more = true;
+  std::vector<Tokens> texts(static_cast<std::size_t>(context.texts()), prompt);
+  std::string open(texts.size(), 'y');  // which texts go on: 'y' or 'n'
   const auto next = [&](std::int64_t i) {
-    group.enter(tokens.size() > 1 && i == 0 ? "prefill" : "generation");
-    const std::vector<Candidate> possible = context.next_candidates(tokens, config);
-    std::int32_t token = 0;
-    if (group.is_root()) token = draw(possible, random_uniform(key, static_cast<std::uint64_t>(i)));
-    tokens.push_back(from_root(group, token));
+    group.enter(prompt.size() > 1 && i == 0 ? "prefill" : "generation");
+    const std::vector<NextLogits> logits = context.next(texts, config);
+    Tokens drawn(texts.size());  // an ended text goes on with token 0, which nobody sees
+    for (std::size_t n = 0; n < texts.size() && group.is_root(); ++n) {
+      if (open[n] == 'n') continue;
+      const RandomKey key{config.seed, stream_id(RandomStream::sample),
+                          first_sample + static_cast<std::uint32_t>(n)};
+      drawn[n] =
+          draw(candidates(logits[n], texts[n], config), random_uniform(key, static_cast<std::uint64_t>(i)));
+    }
+    drawn = broadcast_values(group, std::move(drawn), 0);
     group.enter(kUnwatched);  // a slow reader of the output may block all ranks
-    more = from_root(group, emit(tokens.back()));
+    for (std::size_t n = 0; n < texts.size(); ++n) {
+      texts[n].push_back(drawn[n]);
+      if (open[n] == 'y' && !emit(n, drawn[n])) open[n] = 'n';
+    }
+    open = broadcast_text(group, open);
   };
-  for (std::int64_t i = 0; i < count && more; ++i) profiled(profile, i + 1, [&] { next(i); });
+  for (std::int64_t i = 0; i < count && open.find('y') != open.npos; ++i)
+    profiled(profile, i + 1, [&] { next(i); });
 }
 
 }  // namespace stagegpt

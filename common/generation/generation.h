@@ -19,39 +19,45 @@ namespace stagegpt {
 // Because positions are learned, the remaining tokens are recomputed then, but only then.
 std::int64_t window_begin(std::int64_t n, std::int64_t block_size);
 
-// The state of a generation: a text and its KV cache. Only new tokens are computed.
+using Tokens = std::vector<std::int32_t>;
+
+// The state of a generation: texts that grow together, and their KV cache. Only new tokens are computed, for
+// all texts in one pass, which reads the weights once.
 class Context {
  public:
-  // With several ranks, all of them generate the same text.
-  Context(Backend& backend, const LanguageModel& model, Communicator& communicator)
-      : backend_(backend), model_(model), communicator_(communicator), cache_(backend, model) {}
+  // With several ranks, all of them generate the same texts.
+  Context(Backend& backend, const LanguageModel& model, Communicator& communicator, std::int64_t texts = 1)
+      : backend_(backend), model_(model), communicator_(communicator), cache_(backend, model, texts) {}
 
-  // The logits (V) of the token after `tokens`. `tokens` are those of the previous call plus at least one
-  // token, or a new text. Returns the mean over ranks. Throws AgreedFailure, which names a rank, if the
-  // logits of ranks differ by more than rounding errors.
-  std::vector<float> next_logits(std::span<const std::int32_t> tokens);
-  // The possible tokens after them, as candidates() of these logits on rank 0; nothing on other ranks. Where
-  // few logits decide, only they are copied from the backend. Throws AgreedFailure if logits are not finite.
-  std::vector<Candidate> next_candidates(std::span<const std::int32_t> tokens, const SamplingConfig& config);
+  // The logits (V) of the token after each text. All texts have the same length. They are those of the
+  // previous call plus at least one token each, or new ones. Returns the mean over ranks. Throws
+  // AgreedFailure, which names a rank, if the logits of ranks differ by more than rounding errors.
+  std::vector<std::vector<float>> next_logits(std::span<const Tokens> texts);
+  // What decides about the token after each text. Where these are few logits, only they are copied from the
+  // backend. Throws AgreedFailure if logits are not finite.
+  std::vector<NextLogits> next(std::span<const Tokens> texts, const SamplingConfig& config);
+  std::int64_t texts() const { return cache_.texts(); }
   RankGroup& group() const { return communicator_.group(); }
 
  private:
-  Tensor own_logits(std::span<const std::int32_t> tokens);  // (V)
+  Tensor own_logits(std::span<const Tokens> texts);  // (B,1,Vp)
+  std::vector<NextLogits> largest(const Tensor& logits, std::int64_t k, std::int64_t vocabulary);
   std::vector<float> mean_over_ranks(const Tensor& logits);
 
   Backend& backend_;
   const LanguageModel& model_;
   Communicator& communicator_;
   KvCache cache_;
-  std::vector<std::int32_t> cached_;  // the tokens in the cache
+  std::vector<Tokens> cached_;  // the tokens in the cache
 };
 
-// Samples up to `count` tokens after `prompt` (at least one token) and passes each to `emit`, until `emit`
-// returns false. Draw i depends on the seed, on `sample`, on i and on the logits. Rank 0 draws, and the
-// result of its `emit` applies to all ranks. Throws AgreedFailure if the logits are not finite. A profile, if
-// there is one, records some of the tokens; the first one includes the processing of the prompt.
-void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t count,
-              const SamplingConfig& config, std::uint32_t sample,
-              const std::function<bool(std::int32_t)>& emit, Profile* profile = nullptr);
+// Samples up to `count` tokens after `prompt` (at least one token) in each text of the context, and passes
+// each to emit(text, token), until that returns false for the text. Draw i of text n depends on the seed, on
+// first_sample + n, on i and on the logits. Rank 0 draws, and the result of its `emit` applies to all ranks.
+// Throws AgreedFailure if the logits are not finite. A profile, if there is one, records some of the steps;
+// the first one includes the processing of the prompt.
+void generate(Context& context, const Tokens& prompt, std::int64_t count, const SamplingConfig& config,
+              std::uint32_t first_sample, const std::function<bool(std::size_t, std::int32_t)>& emit,
+              Profile* profile = nullptr);
 
 }  // namespace stagegpt

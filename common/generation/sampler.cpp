@@ -70,13 +70,13 @@ std::int64_t deciding_logits(const SamplingConfig& config) {
   return config.temperature == 0 ? 1 : config.top_k;
 }
 
-std::vector<Candidate> candidates_of_largest(std::span<const float> largest,
-                                             std::span<const std::int32_t> ids,
-                                             const SamplingConfig& config) {
-  if (config.temperature == 0) return {{ids.front(), 1}};
-  std::vector<Weighted> tokens(largest.size());
-  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = {ids[i], largest[i]};
-  return weighted(std::move(tokens), largest.front(), config);
+std::vector<Candidate> candidates(const NextLogits& logits, std::span<const std::int32_t> seen,
+                                  const SamplingConfig& config) {
+  if (logits.ids.empty()) return candidates(logits.values, seen, config);
+  if (config.temperature == 0) return {{logits.ids.front(), 1}};
+  std::vector<Weighted> tokens(logits.ids.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = {logits.ids[i], logits.values[i]};
+  return weighted(std::move(tokens), logits.values.front(), config);
 }
 
 std::vector<Candidate> candidates(std::span<const float> logits, std::span<const std::int32_t> seen,

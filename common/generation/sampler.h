@@ -33,9 +33,15 @@ std::vector<Candidate> candidates(std::span<const float> logits, std::span<const
 
 // How many of the largest logits decide what candidates() returns; 0: all of them.
 std::int64_t deciding_logits(const SamplingConfig& config);
-// As above, from these logits alone, sorted as LargestLogits (common/backend/ops/largest_logits.h) does it.
-std::vector<Candidate> candidates_of_largest(std::span<const float> largest,
-                                             std::span<const std::int32_t> ids, const SamplingConfig& config);
+
+// The logits that decide about a token: all, or the largest ones with their ids, sorted as LargestLogits
+// (common/backend/ops/largest_logits.h) does it.
+struct NextLogits {
+  std::vector<float> values;
+  std::vector<std::int32_t> ids;  // empty if `values` are all
+};
+std::vector<Candidate> candidates(const NextLogits& logits, std::span<const std::int32_t> seen,
+                                  const SamplingConfig& config);
 
 // Draws one of the candidates; u is uniform in [0, 1).
 std::int32_t draw(std::span<const Candidate> candidates, double u);

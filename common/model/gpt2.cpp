@@ -71,8 +71,8 @@ ResidualStream run_block(Tape& tape, Recompute recompute, ResidualStream stream,
 }
 
 Var last_token(const Var& hidden) {
-  const std::int64_t T = hidden.value().shape()[1], C = hidden.value().shape()[2];
-  return Var(hidden.value().slice((T - 1) * C, {1, 1, C}));
+  const Shape& s = hidden.value().shape();
+  return Var(hidden.value().slice((s[1] - 1) * s[2], {s[0], 1, s[2]}));
 }
 
 Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int arena_parts, Purpose purpose,
@@ -115,7 +115,7 @@ Var Gpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets, const PassO
 }
 
 Var Gpt2::last_logits(Tape& tape, const Tensor& ids, const KvCache& cache) const {
-  const Var x = hidden(tape, ids, Pass(config(), ids, {}, &cache));  // (1,T,C)
+  const Var x = hidden(tape, ids, Pass(config(), ids, {}, &cache));  // (B,T,C)
   return linear(tape, last_token(x), layers_.lm_head, Var());
 }
 

@@ -72,7 +72,7 @@ struct Gpt2Layers {
 ResidualStream run_block(Tape& tape, Recompute recompute, ResidualStream stream,
                          std::function<ResidualStream(Tape& tape, ResidualStream stream)> block);
 
-// The last row (1,1,C) of hidden (1,T,C), without a gradient.
+// The last row (B,1,C) of hidden (B,T,C), without a gradient. B or T is 1.
 Var last_token(const Var& hidden);
 
 class Gpt2 final : public LanguageModel {

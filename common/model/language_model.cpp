@@ -24,15 +24,30 @@ std::string_view name_of(Recompute recompute) { return kRecomputeNames[static_ca
 
 Tensor LanguageModel::next_logits(Backend& backend, std::span<const std::int32_t> tokens,
                                   KvCache& cache) const {
-  const Tensor ids = cache.enter(backend, tokens);
-  const auto pass = [&] {
+  const std::int64_t B = cache.texts(), T = std::ssize(tokens) / B;
+  check(T > 0 && std::ssize(tokens) == B * T, "gpt2: ", tokens.size(), " tokens of ", B, " texts");
+  const auto pass = [&](const Tensor& ids) {
     Tape tape(backend, Tape::Mode::inference);
-    const Tensor logits = last_logits(tape, ids, cache).value();
-    if (logits.dtype() == DType::bf16) return backend.run(Cast{cache.logits(), logits});
-    backend.copy(cache.logits(), logits);
+    const Tensor logits = last_logits(tape, ids, cache).value(), out = cache.logits_of_pass();
+    if (logits.dtype() == DType::bf16) return backend.run(Cast{out, logits});
+    backend.copy(out, logits);
   };
-  tokens.size() == 1 ? backend.repeat(cache.token_pass(), pass) : pass();
-  cache.add(std::ssize(tokens));
+  const auto of_text = [&](std::int64_t b) {
+    return tokens.subspan(static_cast<std::size_t>(b * T), static_cast<std::size_t>(T));
+  };
+  if (T == 1) {
+    const Tensor ids = cache.enter(backend, tokens, 0, B);
+    backend.repeat(cache.token_pass(), [&] { pass(ids); });
+  } else {
+    for (std::int64_t b = 0; b < B; ++b) {
+      if (b > 0 && cache.size() == 0 && std::ranges::equal(of_text(b), of_text(0))) {
+        cache.copy_first_text(backend, b, T);
+      } else {
+        pass(cache.enter(backend, of_text(b), b, 1));
+      }
+    }
+  }
+  cache.add(T);
   return cache.logits();
 }
 

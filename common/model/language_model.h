@@ -60,8 +60,9 @@ class LanguageModel {
                    const PassOptions& options = {}) const = 0;
   // Logits (B,T,Vp) of ids i32 (B,T). Columns from vocab_size on are padding.
   virtual Var logits(Tape& tape, const Tensor& ids, const PassOptions& options = {}) const = 0;
-  // Logits (1,1,Vp), not in bf16, of the token after T >= 1 tokens, valid until the next call. The tokens
-  // follow those in the cache, and their keys and values are added to it: cache.size() + T <= block_size.
+  // Logits (B,1,Vp), not in bf16, of the token after each of B texts, valid until the next call. `tokens` are
+  // T >= 1 of each text, (B,T). They follow those in the cache, and their keys and values are added to it:
+  // cache.size() + T <= block_size. One token of each text is a single pass for all.
   Tensor next_logits(Backend& backend, std::span<const std::int32_t> tokens, KvCache& cache) const;
 
   const Gpt2Config& config() const { return config_; }
@@ -70,7 +71,7 @@ class LanguageModel {
 
  protected:
   LanguageModel(LanguageModel&&) = default;  // so that a function can return a model
-  // As next_logits(), in the dtype of activations, of ids i32 (1,T).
+  // As next_logits(), in the dtype of activations, of ids i32 (B,T), B or T being 1.
   virtual Var last_logits(Tape& tape, const Tensor& ids, const KvCache& cache) const = 0;
 
  private:

@@ -78,7 +78,7 @@ Var DividedGpt2::last_logits(Tape& tape, const Tensor& ids, const KvCache& cache
   const Pass pass(config(), ids, {}, &cache);
   Var out = hidden(tape, ids, pass, receive(tape.backend(), pass.shape()));
   if (stage().is_last()) out = last_token(out);
-  return logits_on_all_ranks(tape, std::move(out), {1, 1});
+  return logits_on_all_ranks(tape, std::move(out), {ids.shape()[0], 1});
 }
 
 Var DividedGpt2::logits_on_all_ranks(Tape& tape, Var out, const Shape& tokens) const {

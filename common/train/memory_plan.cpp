@@ -142,13 +142,12 @@ MemoryPlan plan_memory(const PlannedTraining& training) {
   return most;
 }
 
-std::size_t plan_generation(const Gpt2Config& config, DType matrices) {
+std::size_t plan_generation(const Gpt2Config& config, DType matrices, std::int64_t texts) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
   Gpt2 model(*backend, config, DType::f32, 1, Purpose::inference);
   if (matrices != DType::f32) model.narrow_matrices(matrices);
-  KvCache cache(*backend, model);
-  constexpr std::int32_t kToken = 0;
-  model.next_logits(*backend, std::span(&kToken, 1), cache);
+  KvCache cache(*backend, model, texts);
+  model.next_logits(*backend, std::vector<std::int32_t>(static_cast<std::size_t>(texts)), cache);
   return backend->memory_stats().peak_bytes_in_use;
 }
 

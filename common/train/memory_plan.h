@@ -45,7 +45,7 @@ MemoryPlan plan_memory(const PlannedTraining& training);
 
 // Bytes for generation, after a prompt of one token: weights, a bf16 copy of the matrices if `matrices` is
 // bf16, and the KV cache of a full context. A longer prompt needs memory for its activations in addition.
-std::size_t plan_generation(const Gpt2Config& config, DType matrices);
+std::size_t plan_generation(const Gpt2Config& config, DType matrices, std::int64_t texts = 1);
 
 // Bytes for an evaluation (evaluate.h) in batches of B windows of T tokens.
 std::size_t plan_evaluation(const Gpt2Config& config, std::int64_t B, std::int64_t T, DType activations,

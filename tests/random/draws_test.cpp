@@ -20,7 +20,7 @@ class EvenModel {
   std::vector<std::int32_t> written(std::uint64_t seed, std::uint32_t sample, std::int64_t count) {
     std::vector<std::int32_t> tokens;
     Context context(*backend_, model_, communicator_);
-    generate(context, {0}, count, {.seed = seed}, sample, [&](std::int32_t id) {
+    generate(context, {0}, count, {.seed = seed}, sample, [&](std::size_t, std::int32_t id) {
       tokens.push_back(id);
       return true;
     });

@@ -172,7 +172,7 @@ TEST(Masks, AreForTrainingOnly) {
   EXPECT_EQ(evaluation(with), evaluation(without));
   const auto next_logits = [](SmallTraining& run) {
     Context context(*run.backend, run.model, run.communicator);
-    return context.next_logits(std::vector<std::int32_t>{1, 2, 3, 4, 5});
+    return context.next_logits(std::vector<Tokens>{{1, 2, 3, 4, 5}});
   };
   EXPECT_EQ(next_logits(with), next_logits(without));
   EXPECT_NE(with.trainer.step().loss, without.trainer.step().loss);

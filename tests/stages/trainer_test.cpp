@@ -85,7 +85,7 @@ TEST(Trainer, OverfitsOneBatchWhichGenerationThenRepeats) {
   std::vector<std::int32_t> written;
   Context context(*run.backend, run.model, run.communicator);
   generate(context, {run.tokens[0], run.tokens[1], run.tokens[2]}, kSmallT - 3, {.temperature = 0}, 0,
-           [&](std::int32_t id) {
+           [&](std::size_t, std::int32_t id) {
              written.push_back(id);
              return true;
            });

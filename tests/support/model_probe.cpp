@@ -55,7 +55,7 @@ int probe(int argc, char** argv) {
   std::vector<std::int32_t> greedy_ids;
   SelfCommunicator communicator;
   Context context(*backend, model, communicator);
-  generate(context, ids, std::atoll(arguments[4].c_str()), greedy, 0, [&](std::int32_t id) {
+  generate(context, ids, std::atoll(arguments[4].c_str()), greedy, 0, [&](std::size_t, std::int32_t id) {
     greedy_ids.push_back(id);
     return true;
   });

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
 #include "common/comm/agreement.h"
@@ -52,6 +53,14 @@ std::vector<float> recomputed(Backend& backend, const Gpt2& model, std::span<con
   return to_host<float>(backend, logits.slice((std::ssize(window) - 1) * row, {kVocabulary}));
 }
 
+// The logits after a single text.
+std::vector<float> logits_after(Context&& context, std::span<const std::int32_t> text) {
+  return context.next_logits(std::array{Tokens(text.begin(), text.end())}).front();
+}
+std::vector<float> logits_after(Context& context, std::span<const std::int32_t> text) {
+  return logits_after(std::move(context), text);
+}
+
 Values as_values(const std::vector<float>& floats) { return {floats.begin(), floats.end()}; }
 
 TEST(Window, DropsTheFirstHalfWheneverItIsFull) {
@@ -90,7 +99,7 @@ double cache_error(const Gpt2Config& config) {
   RelativeError error;
   for (std::size_t n : {1, 2, 3, 5, 6, 7, 8, 9, 17, 18, 19, 20, 21, 30, 31, 44, 45}) {
     const auto text = std::span(tokens).first(n);
-    error.add(as_values(context.next_logits(text)), as_values(recomputed(*backend, model, text)));
+    error.add(as_values(logits_after(context, text)), as_values(recomputed(*backend, model, text)));
   }
   return error.value();
 }
@@ -116,7 +125,7 @@ TEST(Context, BeginsAgainForAnotherText) {
   Context context(*backend, model, alone);
   for (const Ids& text : {one, other, shorter, one, one}) {
     EXPECT_LE(
-        relative_error(as_values(context.next_logits(text)), as_values(recomputed(*backend, model, text))),
+        relative_error(as_values(logits_after(context, text)), as_values(recomputed(*backend, model, text))),
         1e-5);
   }
 }
@@ -124,7 +133,7 @@ TEST(Context, BeginsAgainForAnotherText) {
 Ids written(Context& context, const Ids& prompt, std::int64_t n, const SamplingConfig& config,
             std::uint32_t sample = 0) {
   Ids ids;
-  generate(context, prompt, n, config, sample, [&](std::int32_t id) {
+  generate(context, prompt, n, config, sample, [&](std::size_t, std::int32_t id) {
     ids.push_back(id);
     return true;
   });
@@ -172,6 +181,41 @@ TEST_F(Generate, DependsOnTheSeedAndTheSampleAlone) {
   EXPECT_NE(written(context, {3}, 40, {.seed = 2}), first);
 }
 
+// Equal texts, then others, which the context of 12 tokens leaves four times.
+TEST(Context, OfSeveralTextsHasTheLogitsOfEach) {
+  const auto backend = make_cpu_backend(2);
+  Gpt2 model(*backend, tiny(12));
+  model.parameters().initialize(5);
+  std::vector<Tokens> texts(3);
+  Context context(*backend, model, alone, 3);
+  RelativeError error;
+  for (std::int64_t n = 1; n < 40; ++n) {
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      texts[i] = random_ids(6, static_cast<std::uint32_t>(n < 5 ? 0 : i), n, kVocabulary);
+    if (n % 3 == 0) continue;  // two tokens at a time
+    const auto logits = context.next_logits(texts);
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      error.add(as_values(logits[i]), as_values(recomputed(*backend, model, texts[i])));
+  }
+  EXPECT_LE(error.value(), error_limit(0, 4 * 24, DType::f32) * 4);
+}
+
+// One text ends early, and the others go on.
+TEST_F(Generate, TextsTogetherAreThoseOfEachAlone) {
+  for (const SamplingConfig& config :
+       {SamplingConfig{.seed = 1}, {.top_k = 4, .seed = 2}, {.temperature = 0}}) {
+    Context together(*backend, model, alone, 3);
+    std::vector<Ids> texts(3);
+    generate(together, {3, 1}, 40, config, 5, [&](std::size_t n, std::int32_t id) {
+      texts[n].push_back(id);
+      return n != 1 || texts[n].size() < 7;
+    });
+    for (std::size_t n = 0; n < texts.size(); ++n)
+      EXPECT_EQ(texts[n],
+                written(context, {3, 1}, n == 1 ? 7 : 40, config, 5 + static_cast<std::uint32_t>(n)));
+  }
+}
+
 TEST_F(Generate, HasTheSeedOfTheProgramsUnlessOneIsGiven) {
   EXPECT_EQ(written(context, {3}, 40, {}), written(context, {3}, 40, {.seed = 1337}));
 }
@@ -214,7 +258,7 @@ TEST(Context, TakesTheMeanOfRanksThatDifferByRounding) {
   TwoRanks ranks(group, *backend);
   const auto logits = [&](float difference) {
     ranks.difference = difference;
-    return Context(*backend, model, ranks).next_logits(text);
+    return logits_after(Context(*backend, model, ranks), text);
   };
   const auto complaint = [&](float difference) -> std::string {
     try {
@@ -224,7 +268,7 @@ TEST(Context, TakesTheMeanOfRanksThatDifferByRounding) {
       return error.what();
     }
   };
-  const std::vector<float> own = Context(*backend, model, alone).next_logits(text), same = logits(0);
+  const std::vector<float> own = logits_after(Context(*backend, model, alone), text), same = logits(0);
   EXPECT_EQ(same, own);
   const std::vector<float> mean = logits(1.5e-3f);
   EXPECT_NEAR(relative_error(as_values(mean), as_values(own)), 0, 0.75e-3);
@@ -249,7 +293,7 @@ TEST_F(Generate, DrawsEachTokenAnew) {
 
 TEST_F(Generate, EndsWhenItIsToldTo) {
   int tokens = 0;
-  generate(context, {3}, 40, {}, 0, [&](std::int32_t) { return ++tokens < 7; });
+  generate(context, {3}, 40, {}, 0, [&](std::size_t, std::int32_t) { return ++tokens < 7; });
   EXPECT_EQ(tokens, 7);
 }
 
@@ -269,7 +313,7 @@ TEST_F(Generate, IsWatchedWhileItComputesAndNotWhileItIsRead) {
   Phases group;
   SelfCommunicator communicator(group);
   Context watched(*backend, model, communicator);
-  generate(watched, {3}, 2, {}, 0, [&](std::int32_t) {
+  generate(watched, {3}, 2, {}, 0, [&](std::size_t, std::int32_t) {
     EXPECT_EQ(group.entered.back(), kUnwatched);
     return true;
   });
@@ -288,10 +332,10 @@ TEST(Gpt2, ReadsNarrowMatrices) {
     model.parameters().initialize(5);
     Context context(*backend, model, alone);
     const Ids text = {3, 1, 4, 1, 5};
-    const Values exact = as_values(context.next_logits(text));
+    const Values exact = as_values(logits_after(context, text));
     model.narrow_matrices(dtype);
     Context rounded(*backend, model, alone);
-    const double error = relative_error(as_values(rounded.next_logits(text)), exact);
+    const double error = relative_error(as_values(logits_after(rounded, text)), exact);
     EXPECT_GT(error, 1e-4) << dtype;     // it was used
     EXPECT_LT(error, largest) << dtype;  // measured: 3.4e-3 and 3.7e-2
   }
@@ -344,7 +388,7 @@ void expect_every_matrix_narrow(const std::unique_ptr<Backend>& backend, const G
   model.narrow_matrices(dtype);
   Context context(*backend, model, alone), expected(*backend, rounded, alone);
   for (const Ids& text : {Ids{3, 1, 4, 1, 5}, Ids{9}}) {  // several rows at a time, and one
-    EXPECT_LT(relative_error(as_values(context.next_logits(text)), as_values(expected.next_logits(text))),
+    EXPECT_LT(relative_error(as_values(logits_after(context, text)), as_values(logits_after(expected, text))),
               1e-6);
   }
 }

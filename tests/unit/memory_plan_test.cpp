@@ -218,15 +218,14 @@ TEST(MemoryPlan, of_a_huge_batch_grows_as_that_of_a_large_one) {
 }
 
 TEST(MemoryPlan, of_writing_is_what_a_first_token_takes_to_the_byte) {
-  for (const DType matrices : {DType::f32, DType::bf16, DType::i8}) {
+  for (const auto& [matrices, texts] : {std::pair(DType::f32, 1), {DType::bf16, 1}, {DType::i8, 3}}) {
     const std::unique_ptr<Backend> backend = make_cpu_backend(2);
     Gpt2 model(*backend, small(), DType::f32, 1, Purpose::inference);
     model.parameters().initialize(1);
     if (matrices != DType::f32) model.narrow_matrices(matrices);
-    KvCache cache(*backend, model);
-    const std::vector<std::int32_t> token = {3};
-    model.next_logits(*backend, token, cache);
-    EXPECT_EQ(plan_generation(small(), matrices), backend->memory_stats().peak_bytes_in_use);
+    KvCache cache(*backend, model, texts);
+    model.next_logits(*backend, std::vector<std::int32_t>(static_cast<std::size_t>(texts), 3), cache);
+    EXPECT_EQ(plan_generation(small(), matrices, texts), backend->memory_stats().peak_bytes_in_use);
   }
 }
 

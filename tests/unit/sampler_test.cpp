@@ -104,10 +104,12 @@ TEST(Sampler, NeedsOnlyTheLogitsThatDecide) {
     const std::int64_t k = deciding_logits(config);
     if (k == 0) continue;
     ++few;
-    std::vector<float> largest;
-    for (const std::int32_t id : ids | std::views::take(k)) largest.push_back(logits[id]);
-    const auto got = candidates_of_largest(largest, std::span(ids).first(largest.size()), config),
-               expected = candidates(logits, kSeen, config);
+    NextLogits largest;
+    for (const std::int32_t id : ids | std::views::take(k)) {
+      largest.values.push_back(logits[id]);
+      largest.ids.push_back(id);
+    }
+    const auto got = candidates(largest, kSeen, config), expected = candidates(logits, kSeen, config);
     ASSERT_EQ(got.size(), expected.size());
     for (std::size_t i = 0; i < got.size(); ++i) {
       EXPECT_EQ(got[i].id, expected[i].id);
