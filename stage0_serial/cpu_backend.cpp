@@ -23,6 +23,7 @@
 #include "stage0_serial/kernels/attention_blocked.h"
 #include "stage0_serial/kernels/attention_cached.h"
 #include "stage0_serial/kernels/cross_entropy.h"
+#include "stage0_serial/kernels/draw_tokens.h"
 #include "stage0_serial/kernels/dropout.h"
 #include "stage0_serial/kernels/elementwise.h"
 #include "stage0_serial/kernels/embedding.h"
@@ -139,6 +140,8 @@ class CpuBackend final : public HostBackend {
     vectorised::quantise(parallel_, op.out.data<std::int8_t>(), op.in.data<float>(), op.in.shape()[0],
                          op.in.shape()[1]);
   }
+
+  void compute(const DrawTokens& op) override { draw_tokens(parallel_, op); }
 
   void compute(const EmbeddingForward& op) override {
     const auto from = [&]<class T>(T* y, const auto* rows) {

@@ -19,6 +19,7 @@
 #include "stage0_serial/kernels/adamw.h"
 #include "stage0_serial/kernels/attention.h"
 #include "stage0_serial/kernels/cross_entropy.h"
+#include "stage0_serial/kernels/draw_tokens.h"
 #include "stage0_serial/kernels/dropout.h"
 #include "stage0_serial/kernels/elementwise.h"
 #include "stage0_serial/kernels/embedding.h"
@@ -102,6 +103,8 @@ class NaiveBackend final : public HostBackend {
     for (std::int64_t o = 0; o < O; ++o)
       quantise_row(op.out.data<std::int8_t>() + o * quantised_width(I), op.in.data<float>() + o * I, I);
   }
+
+  void compute(const DrawTokens& op) override { draw_tokens(Parallel(1), op); }
 
   void compute(const EmbeddingForward& op) override {
     with_real(op.out.dtype(), [&](auto t) {

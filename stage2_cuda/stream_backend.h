@@ -18,6 +18,7 @@
 #include "common/autograd/ops/norm_linear.h"
 #include "common/backend/ops/activation.h"
 #include "common/backend/ops/adamw.h"
+#include "common/backend/ops/draw_tokens.h"
 #include "common/backend/ops/elementwise.h"
 #include "common/backend/ops/largest_logits.h"
 #include "common/backend/ops/sums.h"
@@ -121,6 +122,7 @@ class StreamBackend final : public CudaBackend {
   void compute(const AddNormBlocks& op) override;
   void compute(const Sum& op) override;
   void compute(const LargestLogits& op) override;
+  void compute(const DrawTokens& op) override;
   void compute(const AdamWUpdate& op) override;
 
   Tensor on_device(const AdamWRates& rates);

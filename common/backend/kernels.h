@@ -18,6 +18,7 @@ class Kernels {
   virtual void compute(const struct AddNormBlocks& op) = 0;
   virtual void compute(const struct Sum& op) = 0;
   virtual void compute(const struct LargestLogits& op) = 0;
+  virtual void compute(const struct DrawTokens& op) = 0;
   virtual void compute(const struct AdamWUpdate& op) = 0;
   virtual void compute(const struct ActivationForward& op) = 0;
   virtual void compute(const struct ActivationBackward& op) = 0;

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <ranges>
 
+#include "common/backend/ops/draw_tokens.h"
 #include "common/backend/ops/largest_logits.h"
 #include "common/comm/agreement.h"
-#include "common/random/philox.h"
 
 namespace stagegpt {
 
@@ -15,6 +15,10 @@ std::int64_t window_begin(std::int64_t n, std::int64_t block_size) {
   if (n <= block_size) return 0;
   const std::int64_t half = (block_size + 1) / 2;
   return (n - block_size + half - 1) / half * half;
+}
+
+RandomKey key_of_sample(const SamplingConfig& config, std::uint32_t sample) {
+  return {config.seed, stream_id(RandomStream::sample), sample};
 }
 
 std::vector<std::vector<float>> Context::next_logits(std::span<const Tokens> texts) {
@@ -26,11 +30,14 @@ std::vector<std::vector<float>> Context::next_logits(std::span<const Tokens> tex
   return all;
 }
 
-std::vector<NextLogits> Context::next(std::span<const Tokens> texts, const SamplingConfig& config) {
+std::vector<NextLogits> Context::next(std::span<const Tokens> texts, const SamplingConfig& config,
+                                      std::uint32_t first_sample, std::int64_t i) {
   const std::int64_t V = model_.config().vocab_size,
                      vocabulary = config.vocabulary > 0 ? config.vocabulary : V, k = deciding_logits(config);
   std::vector<NextLogits> all;
-  if (communicator_.size() == 1 && k > 0 && k <= LargestLogits::kMost && k < vocabulary) {
+  if (communicator_.size() == 1 && draws_from_all(config)) {
+    all = drawn(own_logits(texts), vocabulary, config.temperature, key_of_sample(config, first_sample), i);
+  } else if (communicator_.size() == 1 && k > 0 && k <= LargestLogits::kMost && k < vocabulary) {
     all = largest(own_logits(texts), k, vocabulary);
   } else {
     for (std::vector<float>& logits : next_logits(texts)) {
@@ -39,7 +46,8 @@ std::vector<NextLogits> Context::next(std::span<const Tokens> texts, const Sampl
     }
   }
   for (const NextLogits& logits : all) {
-    if (!std::ranges::all_of(logits.values, [](float x) { return std::isfinite(x); }))
+    if (std::ranges::count(logits.ids, -1) > 0 ||
+        !std::ranges::all_of(logits.values, [](float x) { return std::isfinite(x); }))
       throw AgreedFailure(concat("the model's logits after token ", texts.front().size(), " are not finite"));
   }
   return all;
@@ -61,6 +69,15 @@ std::vector<NextLogits> Context::largest(const Tensor& logits, std::int64_t k, s
     all.push_back({{all_values.begin() + begin, all_values.begin() + begin + k},
                    {all_ids.begin() + begin, all_ids.begin() + begin + k}});
   }
+  return all;
+}
+
+std::vector<NextLogits> Context::drawn(const Tensor& logits, std::int64_t vocabulary, double temperature,
+                                       const RandomKey& key, std::int64_t i) {
+  const Tensor ids = backend_.allocate(DType::i32, {cache_.texts()});
+  backend_.run(DrawTokens{ids, logits, vocabulary, temperature, key, static_cast<std::uint64_t>(i)});
+  std::vector<NextLogits> all;
+  for (const std::int32_t id : to_host<std::int32_t>(backend_, ids)) all.push_back({{}, {id}});
   return all;
 }
 
@@ -123,12 +140,11 @@ void generate(Context& context, const Tokens& prompt, std::int64_t count, const 
   std::string open(texts.size(), 'y');  // which texts go on: 'y' or 'n'
   const auto next = [&](std::int64_t i) {
     group.enter(prompt.size() > 1 && i == 0 ? "prefill" : "generation");
-    const std::vector<NextLogits> logits = context.next(texts, config);
+    const std::vector<NextLogits> logits = context.next(texts, config, first_sample, i);
     Tokens drawn(texts.size());  // an ended text goes on with token 0, which nobody sees
     for (std::size_t n = 0; n < texts.size() && group.is_root(); ++n) {
       if (open[n] == 'n') continue;
-      const RandomKey key{config.seed, stream_id(RandomStream::sample),
-                          first_sample + static_cast<std::uint32_t>(n)};
+      const RandomKey key = key_of_sample(config, first_sample + static_cast<std::uint32_t>(n));
       drawn[n] =
           draw(candidates(logits[n], texts[n], config), random_uniform(key, static_cast<std::uint64_t>(i)));
     }

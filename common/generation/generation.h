@@ -10,6 +10,7 @@
 #include "common/generation/sampler.h"
 #include "common/model/kv_cache.h"
 #include "common/profile/profile.h"
+#include "common/random/philox.h"
 
 namespace stagegpt {
 
@@ -33,15 +34,19 @@ class Context {
   // previous call plus at least one token each, or new ones. Returns the mean over ranks. Throws
   // AgreedFailure, which names a rank, if the logits of ranks differ by more than rounding errors.
   std::vector<std::vector<float>> next_logits(std::span<const Tokens> texts);
-  // What decides about the token after each text. Where these are few logits, only they are copied from the
-  // backend. Throws AgreedFailure if logits are not finite.
-  std::vector<NextLogits> next(std::span<const Tokens> texts, const SamplingConfig& config);
+  // What decides about the token after each text, which draw `i` of samples from `first_sample` on chooses.
+  // Where the backend can draw it, or where few logits decide, only the token or these are copied. Throws
+  // AgreedFailure if logits are not finite.
+  std::vector<NextLogits> next(std::span<const Tokens> texts, const SamplingConfig& config,
+                               std::uint32_t first_sample, std::int64_t i);
   std::int64_t texts() const { return cache_.texts(); }
   RankGroup& group() const { return communicator_.group(); }
 
  private:
   Tensor own_logits(std::span<const Tokens> texts);  // (B,1,Vp)
   std::vector<NextLogits> largest(const Tensor& logits, std::int64_t k, std::int64_t vocabulary);
+  std::vector<NextLogits> drawn(const Tensor& logits, std::int64_t vocabulary, double temperature,
+                                const RandomKey& key, std::int64_t i);
   std::vector<float> mean_over_ranks(const Tensor& logits);
 
   Backend& backend_;

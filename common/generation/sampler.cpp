@@ -70,10 +70,14 @@ std::int64_t deciding_logits(const SamplingConfig& config) {
   return config.temperature == 0 ? 1 : config.top_k;
 }
 
+bool draws_from_all(const SamplingConfig& config) {
+  return config.repetition_penalty == 1 && config.temperature > 0 && config.top_k == 0 && config.top_p == 1;
+}
+
 std::vector<Candidate> candidates(const NextLogits& logits, std::span<const std::int32_t> seen,
                                   const SamplingConfig& config) {
   if (logits.ids.empty()) return candidates(logits.values, seen, config);
-  if (config.temperature == 0) return {{logits.ids.front(), 1}};
+  if (config.temperature == 0 || logits.values.empty()) return {{logits.ids.front(), 1}};
   std::vector<Weighted> tokens(logits.ids.size());
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = {logits.ids[i], logits.values[i]};
   return weighted(std::move(tokens), logits.values.front(), config);

@@ -33,9 +33,12 @@ std::vector<Candidate> candidates(std::span<const float> logits, std::span<const
 
 // How many of the largest logits decide what candidates() returns; 0: all of them.
 std::int64_t deciding_logits(const SamplingConfig& config);
+// Whether the token is drawn from all logits as they are, so that DrawTokens
+// (common/backend/ops/draw_tokens.h) can do it.
+bool draws_from_all(const SamplingConfig& config);
 
-// The logits that decide about a token: all, or the largest ones with their ids, sorted as LargestLogits
-// (common/backend/ops/largest_logits.h) does it.
+// What decides about a token: all logits, or the largest ones with their ids, sorted as LargestLogits
+// (common/backend/ops/largest_logits.h) does it, or, without values, the id that a backend has drawn.
 struct NextLogits {
   std::vector<float> values;
   std::vector<std::int32_t> ids;  // empty if `values` are all

@@ -44,11 +44,21 @@ __device__ inline LogitKey warp_largest(LogitKey key) {
   return key;
 }
 
+// The largest key of the threads of a block, which all call this; every thread gets it.
+__device__ inline LogitKey block_largest(LogitKey key) {
+  STAGEGPT_SHARED(LogitKey, of_warps, kThreads / kWarp);
+  key = warp_largest(key);
+  if (lane_index() == 0) of_warps[threadIdx.x / kWarp] = key;
+  __syncthreads();
+  key = warp_largest(lane_index() < kThreads / kWarp ? of_warps[lane_index()] : LogitKey{0});
+  __syncthreads();  // all have read the keys of the warps
+  return key;
+}
+
 // Called by all threads of a block. Calls emit(i, key), on one thread, with the i-th largest of n keys;
 // key_of(j) is the j-th. Where there are less than k different ones, the last keys are 0.
 template <class KeyOf, class Emit>
 __device__ void take_largest(std::int64_t n, int k, const KeyOf& key_of, const Emit& emit) {
-  STAGEGPT_SHARED(LogitKey, of_warps, kThreads / kWarp);
   LogitKey before = 0;
   for (int i = 0; i < k; ++i) {
     LogitKey key = 0;
@@ -56,12 +66,8 @@ __device__ void take_largest(std::int64_t n, int k, const KeyOf& key_of, const E
       const LogitKey other = key_of(j);
       if (other > key && (i == 0 || other < before)) key = other;
     }
-    key = warp_largest(key);
-    if (lane_index() == 0) of_warps[threadIdx.x / kWarp] = key;
-    __syncthreads();
-    before = warp_largest(lane_index() < kThreads / kWarp ? of_warps[lane_index()] : LogitKey{0});
+    before = block_largest(key);
     if (threadIdx.x == 0) emit(i, before);
-    __syncthreads();  // all have read the keys of the warps
   }
 }
 

@@ -1,8 +1,8 @@
 // The ops that generation needs beside those of training: attention over a cache, linear layers of one row,
-// and the largest logits.
+// the largest logits, and tokens drawn from all of them.
 #include "stage2_cuda/kernels/attention.cuh"
 #include "stage2_cuda/kernels/attention_token.cuh"
-#include "stage2_cuda/kernels/largest_logits.cuh"
+#include "stage2_cuda/kernels/draw_tokens.cuh"
 #include "stage2_cuda/kernels/matrix_vector.cuh"
 #include "stage2_cuda/stream_backend.h"
 #include "stage2_cuda/wgmma.h"
@@ -56,6 +56,13 @@ void StreamBackend::compute(const LargestLogits& op) {
   const Tensor scratch = allocate(DType::f64, {largest_scratch_size(n, k)});  // 64 bits for each key
   gpu::largest_logits(stream_, floats(op.values), op.ids.data<std::int32_t>(), floats(op.logits), n,
                       static_cast<int>(k), static_cast<LogitKey*>(scratch.raw()), counters(1));
+}
+
+void StreamBackend::compute(const DrawTokens& op) {
+  const DrawSize s{op.ids.numel(), op.logits.shape()[-1], op.vocab_size, op.temperature, op.key, op.element};
+  const Tensor scratch = allocate(DType::f64, {s.scratch_size()});
+  gpu::draw_tokens(stream_, op.ids.data<std::int32_t>(), floats(op.logits), s, scratch.data<double>(),
+                   counters(s.rows));
 }
 
 bool StreamBackend::is_row(const Tensor& x) const {
