@@ -171,12 +171,11 @@ class CpuBackend final : public HostBackend {
     const LinearSize s = linear_size(op.x, op.w);
     if (op.x.dtype() == DType::bf16) return bf16_forward(op);
     if (op.w.dtype() == DType::bf16) {
-      narrow_product(op.pre.data<float>(), op.x.data<float>(), op.w.data<Bf16>(), s.I, s);
+      narrow_product(op.pre.data<float>(), op.x, op.w.data<Bf16>(), s.I, s);
     } else if (op.w.dtype() == DType::i8) {
-      narrow_product(op.pre.data<float>(), op.x.data<float>(), op.w.data<std::int8_t>(), quantised_width(s.I),
-                     s);
-    } else if (s.N == 1 && is_fast_) {
-      vectorised::matvec(parallel_, op.pre.data<float>(), op.x.data<float>(), op.w.data<float>(), s.O, s.I);
+      narrow_product(op.pre.data<float>(), op.x, op.w.data<std::int8_t>(), quantised_width(s.I), s);
+    } else if (is_fast_ && has_few_rows(op.x)) {
+      vectorised::matvec(parallel_, op.pre.data<float>(), op.x.data<float>(), op.w.data<float>(), s);
     } else {
       matmul_(parallel_, op.pre.data<float>(), s.O, row_major(op.x.data<float>(), s.I),
               row_major(op.w.data<float>(), s.I).transposed(), {s.N, s.O, s.I}, false);
@@ -358,10 +357,12 @@ class CpuBackend final : public HostBackend {
       finish.activation = op.activation;
       finish.pre = op.pre.data<Bf16>();
     }
-    if (s.N == 1) {
-      const Tensor sums = allocate(DType::f32, {s.O});
-      vectorised::matvec(parallel_, sums.data<float>(), op.x.data<Bf16>(), op.w.data<Bf16>(), s.O, s.I);
-      return packed::finish_row(op.out.data<Bf16>(), sums.data<float>(), s.O, finish);
+    if (has_few_rows(op.x)) {
+      const Tensor sums = allocate(DType::f32, {s.N, s.O});
+      vectorised::matvec(parallel_, sums.data<float>(), op.x.data<Bf16>(), op.w.data<Bf16>(), s);
+      for (std::int64_t at = 0; at < s.N * s.O; at += s.O)
+        packed::finish_row(op.out.data<Bf16>() + at, sums.data<float>() + at, s.O, finish.from(at, 0));
+      return;
     }
     packed::matmul(bf16_kernels_, parallel_, op.out.data<Bf16>(), row_major(op.x.data<Bf16>(), s.I),
                    row_major(op.w.data<Bf16>(), s.I).transposed(), {s.N, s.O, s.I}, finish);
@@ -388,13 +389,21 @@ class CpuBackend final : public HostBackend {
                    row_major(w.data<Bf16>(), s.I), {s.N, s.I, s.O}, finish);
   }
 
+  // Whether matvec() multiplies x: a single row, or one token of each of a few texts.
+  static bool has_few_rows(const Tensor& x) {
+    const std::int64_t I = x.shape()[-1], N = x.numel() / I;
+    return N == 1 || (N <= 32 && x.shape()[-2] == 1);
+  }
+
   static constexpr std::int64_t kPanelElements = 1 << 20;  // of narrow_product(): 4 MiB in f32
 
-  // out (N,O) = x (N,I) · wᵀ, w in bf16 or quantised, with rows of `width` elements. If N > 1, w is converted
-  // to f32 panel by panel.
+  // out (N,O) = x (N,I) · wᵀ, w in bf16 or quantised, with rows of `width` elements. If N is not small, w is
+  // converted to f32 panel by panel.
   template <class Weight>
-  void narrow_product(float* out, const float* x, const Weight* w, std::int64_t width, LinearSize s) {
-    if (s.N == 1) return vectorised::matvec(parallel_, out, x, w, s.O, s.I);
+  void narrow_product(float* out, const Tensor& rows_of_x, const Weight* w, std::int64_t width,
+                      LinearSize s) {
+    const float* x = rows_of_x.data<float>();
+    if (has_few_rows(rows_of_x)) return vectorised::matvec(parallel_, out, x, w, s);
     const std::int64_t rows = std::min(s.O, std::max<std::int64_t>(1, kPanelElements / s.I));
     const Tensor panel = allocate(DType::f32, {rows, s.I});
     for (std::int64_t o = 0; o < s.O; o += rows) {
@@ -407,7 +416,7 @@ class CpuBackend final : public HostBackend {
 
   Parallel parallel_;
   MatmulFunction matmul_;
-  const bool is_fast_;  // packed or blas: then matvec() multiplies a single row
+  const bool is_fast_;  // packed or blas: then matvec() multiplies few rows
   const Factors factors_;
   const PackedKernels& bf16_kernels_;  // for activations in bf16
 };

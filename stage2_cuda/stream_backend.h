@@ -146,12 +146,13 @@ class StreamBackend final : public CudaBackend {
   void sum_columns(const Grad& out, const Grad& rest, const Tensor& matrix, std::int64_t C);
   // n counters, all zero between kernels.
   std::int32_t* counters(std::int64_t n);
-  // Whether kernels/matrix_vector.cuh multiplies x: it is one row of one text, (1,1,I), that is not too long,
-  // and the user has not asked for a GEMM of ours in f32.
-  bool is_row(const Tensor& x) const;
-  // Computes a linear layer of such an x, or returns false. `pre` may be undefined.
-  bool multiplied_row(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
-                      const Tensor& bias, Activation activation);
+  // Whether kernels/matrix_vector.cuh can multiply x: it is one token of each of up to `most` texts, (B,1,I),
+  // a row is not too long, and the user has not asked for a GEMM of ours in f32.
+  bool is_row(const Tensor& x, std::int64_t most = 1) const;
+  // Computes a linear layer of one row, or of a few rows that would need the weight in f32, or returns false.
+  // `pre` may be undefined.
+  bool multiplied_rows(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
+                       const Tensor& bias, Activation activation);
   // out = activation(pre), pre = row · wᵀ + bias.
   template <class T>
   void multiply_row(const Tensor& out, const Tensor& pre, const RowInput<T>& row, const Tensor& w,

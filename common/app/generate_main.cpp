@@ -81,12 +81,17 @@ struct GenerateFlags {
     if (interactive && profile.is_given()) user_error("--profile: cannot be combined with --interactive");
     profile.resolve({1, max_new_tokens}, stage);
   }
+  // As few groups as memory for `most` texts allows, of nearly the same size.
+  void divide_texts(std::int64_t most) {
+    const std::int64_t groups = (num_samples + most - 1) / most;
+    together = (num_samples + groups - 1) / groups;
+  }
 };
 
 // The time of all texts' tokens. Texts that grow together share it; before their first tokens the prompt is
 // processed.
 struct Timing {
-  std::int64_t groups = 0, texts = 0, tokens = 0;  // groups of texts that grow together
+  std::int64_t groups = 0, largest_group = 0, texts = 0, tokens = 0;  // a group of texts grows together
   double first_seconds = 0, later_seconds = 0;
 
   double first_ms() const {
@@ -101,6 +106,7 @@ struct Timing {
       std::fprintf(stderr, "%.2f ms per token, %s tokens/s, ", token_ms(),
                    grouped(1e3 / token_ms(), 1).c_str());
     }
+    if (texts > groups) std::fprintf(stderr, "%s texts together, ", grouped(largest_group).c_str());
     std::fprintf(stderr, "first after %.1f ms\n", first_ms());
   }
 };
@@ -140,8 +146,11 @@ class Writer {
   // Continues `prompt` in so many texts together, and passes each in whole characters, after `echo`, and why
   // it ended. The n-th text of all calls draws the n-th sample's random numbers.
   void write(const Tokens& prompt, std::string_view echo, std::int64_t count, const TextSink& sink) {
-    if (!context_ || context_->texts() != count)
+    if (!context_ || context_->texts() != count) {
+      context_.reset();
+      machine_.backend->release_free_memory();
       context_.emplace(*machine_.backend, *trained_.model, *machine_.communicator, count);
+    }
     std::vector<Text> texts;
     for (std::int64_t n = 0; n < count; ++n) {
       texts.push_back({StreamDecoder(tokenizer_), StopStrings(flags_.stop)});
@@ -169,6 +178,7 @@ class Writer {
     };
     const auto first = static_cast<std::uint32_t>(timing_.texts);
     ++timing_.groups;
+    timing_.largest_group = std::max(timing_.largest_group, count);
     timing_.texts += count;
     generate(*context_, prompt, flags_.max_new_tokens, flags_.sampling, first, emit, profile_);
     if (profile_ != nullptr) std::exchange(profile_, nullptr)->write();
@@ -257,6 +267,7 @@ void print_json(const GenerateFlags& flags, Writer& writer) {
   const Json json = {{"prompt", flags.prompt},
                      {"samples", samples},
                      {"tokens", timing.tokens},
+                     {"texts_together", timing.largest_group},
                      {"ms_per_token", timing.token_ms()},
                      {"tokens_per_second", 1e3 / timing.token_ms()},
                      {"ms_to_first_token", timing.first_ms()}};
@@ -300,14 +311,13 @@ int generate_main(Stage& stage, int argc, char** argv) {
   machine.backend->set_fused(!flags.no_fused);
   const DType matrices = flags.weights.matrices(machine);
   const auto fits = [&](const Gpt2Config& config) {
-    flags.together = std::min(flags.num_samples, kMostTogether);
-    if (flags.ignore_memory) return;
-    require_generation_memory(config, matrices, machine.memory, free_memory());
-    flags.together = texts_that_fit(flags.together, config, matrices, machine.memory, free_memory());
+    if (!flags.ignore_memory) require_generation_memory(config, matrices, machine.memory, free_memory());
+    flags.together = texts_that_fit(std::min(flags.num_samples, kMostTogether), config, matrices,
+                                    machine.memory, free_memory());
   };
   const TrainedModel trained = load_shared_model(stage.group(), *machine.backend, flags.model,
                                                  flags.tokenizer_path, fits, machine.activations);
-  flags.together = std::ranges::min(gather(stage.group(), flags.together));  // where least memory is free
+  flags.divide_texts(std::ranges::min(gather(stage.group(), flags.together)));  // where least memory is free
   flags.weights.narrow(*trained.model, machine);
   flags.sampling.vocabulary = trained.tokenizer->size();
 

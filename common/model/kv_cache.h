@@ -56,8 +56,8 @@ class KvCache {
   // Where passes leave the logits (B,1,Vp), not in bf16, of the tokens that follow.
   const Tensor& logits() const { return logits_; }
   Tensor logits_of_pass() const { return of_pass(logits_); }
-  // Copies to a text what a pass over the same T tokens has left of the first one.
-  void copy_first_text(Backend& backend, std::int64_t text, std::int64_t T) const;
+  // Copies to text `to` what a pass over the same T tokens has left of text `from`; the cache was empty.
+  void copy_text(Backend& backend, std::int64_t from, std::int64_t to, std::int64_t T) const;
   // The pass over one token of each text, which is repeated for all tokens (Backend::repeat()).
   Recording& token_pass() { return token_pass_; }
   // Call when all layers have the keys and values of so many more tokens of each text.
@@ -93,10 +93,10 @@ inline Tensor KvCache::enter(Backend& backend, std::span<const std::int32_t> tok
   return on_backend.slice(1, {count, T});
 }
 
-inline void KvCache::copy_first_text(Backend& backend, std::int64_t text, std::int64_t T) const {
+inline void KvCache::copy_text(Backend& backend, std::int64_t from, std::int64_t to, std::int64_t T) const {
   const auto copy = [&](const Tensor& all, std::int64_t rows) {
     const std::int64_t columns = all.shape()[2], stride = all.shape()[1] * columns;
-    backend.copy(all.slice(text * stride, {rows * columns}), all.slice(0, {rows * columns}));
+    backend.copy(all.slice(to * stride, {rows * columns}), all.slice(from * stride, {rows * columns}));
   };
   for (const Tensor& layer : layers_) {
     if (layer.defined()) copy(layer, T);

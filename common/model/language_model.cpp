@@ -40,11 +40,9 @@ Tensor LanguageModel::next_logits(Backend& backend, std::span<const std::int32_t
     backend.repeat(cache.token_pass(), [&] { pass(ids); });
   } else {
     for (std::int64_t b = 0; b < B; ++b) {
-      if (b > 0 && cache.size() == 0 && std::ranges::equal(of_text(b), of_text(0))) {
-        cache.copy_first_text(backend, b, T);
-      } else {
-        pass(cache.enter(backend, of_text(b), b, 1));
-      }
+      std::int64_t same = cache.size() == 0 ? 0 : b;  // the first text that begins like text b
+      while (same < b && !std::ranges::equal(of_text(same), of_text(b))) ++same;
+      same < b ? cache.copy_text(backend, same, b, T) : pass(cache.enter(backend, of_text(b), b, 1));
     }
   }
   cache.add(T);

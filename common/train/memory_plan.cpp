@@ -147,7 +147,8 @@ std::size_t plan_generation(const Gpt2Config& config, DType matrices, std::int64
   Gpt2 model(*backend, config, DType::f32, 1, Purpose::inference);
   if (matrices != DType::f32) model.narrow_matrices(matrices);
   KvCache cache(*backend, model, texts);
-  model.next_logits(*backend, std::vector<std::int32_t>(static_cast<std::size_t>(texts)), cache);
+  const std::int64_t T = texts == 1 ? 1 : config.block_size;
+  model.next_logits(*backend, std::vector<std::int32_t>(static_cast<std::size_t>(texts * T)), cache);
   return backend->memory_stats().peak_bytes_in_use;
 }
 

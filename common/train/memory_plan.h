@@ -43,8 +43,9 @@ struct PlannedTraining {
 // batch cannot be divided among the ranks, and std::runtime_error if the plan exceeds 4 PiB.
 MemoryPlan plan_memory(const PlannedTraining& training);
 
-// Bytes for generation, after a prompt of one token: weights, a bf16 copy of the matrices if `matrices` is
-// bf16, and the KV cache of a full context. A longer prompt needs memory for its activations in addition.
+// Bytes for generation: weights, a bf16 copy of the matrices if `matrices` is bf16, and the KV cache of full
+// contexts. For a single text after one token: a longer prompt needs memory for its activations in addition.
+// For several, with the activations of the longest prompt.
 std::size_t plan_generation(const Gpt2Config& config, DType matrices, std::int64_t texts = 1);
 
 // Bytes for an evaluation (evaluate.h) in batches of B windows of T tokens.

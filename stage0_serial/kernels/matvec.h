@@ -1,6 +1,7 @@
-// A linear layer on one row (GEMV): out[o] = Σ_i w[o][i]·x[i], w (O,I) in f32, bf16 or quantised by rows,
-// sums in f32. It is bound by reading w once: 2·O·I FLOP for 4·O·I bytes (f32), 2·O·I (bf16) or O·(I + 4)
-// (i8).
+// A linear layer on one row (GEMV), or on a few: out[n][o] = Σ_i w[o][i]·x[n][i], w (O,I) in f32, bf16 or
+// quantised by rows, sums in f32. It is bound by reading w once: 2·N·O·I FLOP for 4·O·I bytes (f32), 2·O·I
+// (bf16) or O·(I + 4) (i8). A row of w is multiplied by all rows of x while it is in the cache; the sums of
+// each are those that it has alone.
 //
 // Groups of rows are divided among threads. A thread reads its rows one after the other, as one stream, which
 // the processor fetches ahead. Four rows at a time would load x less often, but four streams of a few KB each
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "common/tensor/quantised_rows.h"
+#include "stage0_serial/kernels/linear.h"
 #include "stage0_serial/kernels/real.h"
 #include "stage0_serial/kernels/simd.h"
 #include "stage0_serial/parallel.h"
@@ -62,32 +64,36 @@ inline float product(const SplitRow& x, const Bf16* w, std::int64_t I) {
   return sum;
 }
 
-// out[o] = row(o), on all threads.
-template <class Row>
-void each_row(const Parallel& parallel, float* out, std::int64_t O, const Row& row) {
+// out[n][o] = element(n, o), on all threads.
+template <class Element>
+void each_row(const Parallel& parallel, float* out, LinearSize s, const Element& element) {
   constexpr std::int64_t kGroup = 64;
-  parallel.ranges(O, kGroup, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t o = begin; o < end; ++o) out[o] = row(o);
+  parallel.ranges(s.O, kGroup, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o) {
+      for (std::int64_t n = 0; n < s.N; ++n) out[n * s.O + o] = element(n, o);
+    }
   });
 }
 
-inline void matvec(const Parallel& parallel, float* out, const float* x, const float* w, std::int64_t O,
-                   std::int64_t I) {
-  each_row(parallel, out, O,
-           [=](std::int64_t o) { return product(x, w + o * I, I, [](const float* p) { return load(p); }); });
+inline void matvec(const Parallel& parallel, float* out, const float* x, const float* w, LinearSize s) {
+  each_row(parallel, out, s, [=](std::int64_t n, std::int64_t o) {
+    return product(x + n * s.I, w + o * s.I, s.I, [](const float* p) { return load(p); });
+  });
 }
 
 template <class T>
-void matvec(const Parallel& parallel, float* out, const T* x, const Bf16* w, std::int64_t O, std::int64_t I) {
-  const SplitRow split(x, I);
-  each_row(parallel, out, O, [&](std::int64_t o) { return product(split, w + o * I, I); });
+void matvec(const Parallel& parallel, float* out, const T* x, const Bf16* w, LinearSize s) {
+  std::vector<SplitRow> split;
+  for (std::int64_t n = 0; n < s.N; ++n) split.emplace_back(x + n * s.I, s.I);
+  each_row(parallel, out, s, [&](std::int64_t n, std::int64_t o) {
+    return product(split[static_cast<std::size_t>(n)], w + o * s.I, s.I);
+  });
 }
 
-inline void matvec(const Parallel& parallel, float* out, const float* x, const std::int8_t* w, std::int64_t O,
-                   std::int64_t I) {
-  each_row(parallel, out, O, [=](std::int64_t o) {
-    const std::int8_t* row = w + o * quantised_width(I);
-    return scale_of(row, I) * product(x, row, I, load_integers);
+inline void matvec(const Parallel& parallel, float* out, const float* x, const std::int8_t* w, LinearSize s) {
+  each_row(parallel, out, s, [=](std::int64_t n, std::int64_t o) {
+    const std::int8_t* row = w + o * quantised_width(s.I);
+    return scale_of(row, s.I) * product(x + n * s.I, row, s.I, load_integers);
   });
 }
 

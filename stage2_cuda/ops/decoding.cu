@@ -65,15 +65,23 @@ void StreamBackend::compute(const DrawTokens& op) {
                    counters(s.rows));
 }
 
-bool StreamBackend::is_row(const Tensor& x) const {
-  const std::int64_t I = x.shape()[-1];
-  return rows_by_vector_ && I <= kLongestRow && x.shape() == Shape{1, 1, I};
+bool StreamBackend::is_row(const Tensor& x, std::int64_t most) const {
+  const std::int64_t B = x.shape()[0], I = x.shape()[-1];
+  return rows_by_vector_ && I <= kLongestRow && B <= most && x.shape() == Shape{B, 1, I};
 }
 
-bool StreamBackend::multiplied_row(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
-                                   const Tensor& bias, Activation activation) {
-  if (!is_row(x)) return false;
-  by_type(x, [&]<class T>() { multiply_row(out, pre, RowInput<T>{x.data<T>()}, w, bias, activation); });
+bool StreamBackend::multiplied_rows(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
+                                    const Tensor& bias, Activation activation) {
+  constexpr std::int64_t kFew = 32;
+  if (!is_row(x, w.dtype() == x.dtype() ? 1 : kFew)) return false;
+  const std::int64_t B = x.shape()[0], O = w.shape()[0], I = w.shape()[1];
+  const auto row = [&](const Tensor& all, std::int64_t b) {
+    return all.defined() ? all.slice(b * O, {1, 1, O}) : Tensor();
+  };
+  by_type(x, [&]<class T>() {
+    for (std::int64_t b = 0; b < B; ++b)
+      multiply_row(row(out, b), row(pre, b), RowInput<T>{x.data<T>() + b * I}, w, bias, activation);
+  });
   return true;
 }
 

@@ -58,13 +58,13 @@ ProductOf<T, float> weight_product(const Grad& dw, const Tensor& dout, const Ten
 }  // namespace
 
 void StreamBackend::compute(const LinearForward& op) {
-  if (multiplied_row(op.out, {}, op.x, op.w, op.bias, Activation::none)) return;
+  if (multiplied_rows(op.out, {}, op.x, op.w, op.bias, Activation::none)) return;
   const Tensor weight = op.x.dtype() == DType::f32 ? in_f32(op.w) : op.w;
   by_type(op.x, [&]<class T>() { gemm_->run(forward_product<T>(op.out, op.x, weight, op.bias), stream_); });
 }
 
 void StreamBackend::compute(const LinearActivationForward& op) {
-  if (multiplied_row(op.out, op.pre, op.x, op.w, op.bias, op.activation)) return;
+  if (multiplied_rows(op.out, op.pre, op.x, op.w, op.bias, op.activation)) return;
   const Tensor weight = op.x.dtype() == DType::f32 ? in_f32(op.w) : op.w;
   by_type(op.x, [&]<class T>() {
     ProductOf<T, T> product = forward_product<T>(op.out, op.x, weight, op.bias);

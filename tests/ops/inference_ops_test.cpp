@@ -12,8 +12,10 @@
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/linear.h"
 #include "common/autograd/ops/norm_linear.h"
+#include "common/backend/ops/draw_tokens.h"
 #include "common/backend/ops/elementwise.h"
 #include "common/backend/ops/largest_logits.h"
+#include "common/generation/sampler.h"
 #include "common/tensor/half_floats.h"
 #include "common/tensor/quantised_rows.h"
 #include "stage0_serial/naive_backend.h"
@@ -208,8 +210,8 @@ struct LinearSizes {
   std::int64_t N, I, O;
 };
 
-// One input row and several, weights of one panel and of several, and sizes that are not multiples of a
-// vector's length.
+// One input row and several, of one text or, if they are three, of as many; weights of one panel and of
+// several, and sizes that are not multiples of a vector's length.
 TEST(NarrowMatrices, OfALinearLayerAreTheRoundedWeights) {
   on_every_backend([](Backend& backend, DType dtype, double rounding) {
     if (dtype != DType::f32) return;
@@ -222,10 +224,13 @@ TEST(NarrowMatrices, OfALinearLayerAreTheRoundedWeights) {
         const Values x = random_values(3, 0, N * I), w = random_values(3, 1, O * I),
                      bias = random_values(3, 2, O);
         const auto linear = [&](Backend& be, DType type, const Tensor& weight) {
-          const Tensor out = be.allocate(type, {1, N, O});
-          be.run(
-              LinearForward{out, to_tensor(be, type, {1, N, I}, x), weight, to_tensor(be, type, {O}, bias)});
-          return to_values(be, out);
+          const std::int64_t texts = N == 3 ? N : 1;
+          const Tensor out = be.allocate(type, {texts, N / texts, O}), pre = be.allocate(type, out.shape());
+          be.run(LinearActivationForward{out, pre, to_tensor(be, type, {texts, N / texts, I}, x), weight,
+                                         to_tensor(be, type, {O}, bias), Activation::relu});
+          Values both = to_values(be, out);
+          std::ranges::copy(to_values(be, pre), std::back_inserter(both));
+          return both;
         };
         const auto reference = make_naive_backend();
         const Values expected =
@@ -351,6 +356,77 @@ TEST(LargestLogits, SayThatOneIsNotFinite) {
         logits[at] = broken;
         backend.run(LargestLogits{values, ids, to_tensor(backend, dtype, {3000}, logits)});
         EXPECT_TRUE(std::isnan(to_values(backend, values)[0])) << broken << " at " << at;
+      }
+    }
+  });
+}
+
+// The tokens that the sampler draws from the same logits. A GPU's blocks have 2,048 logits each. What is
+// behind the vocabulary is not read.
+TEST(DrawTokens, AreThoseOfTheSampler) {
+  constexpr std::int64_t kRows = 3;
+  on_every_backend([&](Backend& backend, DType dtype, double /*rounding*/) {
+    if (dtype != DType::f32) return;
+    for (const std::int64_t n : {1, 5, 2048, 2049, 9000}) {
+      const std::int64_t columns = n + n % 5;
+      const Values values = random_values(8, 0, kRows * columns, 3);
+      std::vector<float> logits(values.begin(), values.end());
+      for (std::int64_t row = 0; row < kRows; ++row) {
+        for (std::int64_t i = n; i < columns; ++i)
+          logits[static_cast<std::size_t>(row * columns + i)] = std::numeric_limits<float>::quiet_NaN();
+      }
+      const Tensor all = to_device<float>(backend, {kRows, 1, columns}, logits),
+                   ids = backend.allocate(DType::i32, {kRows});
+      for (const double temperature : {0.05, 0.7, 30.0}) {
+        for (std::uint64_t element = 0; element < 6; ++element) {
+          backend.run(DrawTokens{ids, all, n, temperature, {5, 2, 7}, element});
+          const auto got = to_host<std::int32_t>(backend, ids);
+          for (std::uint32_t row = 0; row < kRows; ++row) {
+            const auto own = std::span(logits).subspan(static_cast<std::size_t>(row * columns),
+                                                       static_cast<std::size_t>(n));
+            EXPECT_EQ(got[row], draw(candidates(own, {}, {.temperature = temperature}),
+                                     random_uniform({5, 2, 7 + row}, element)))
+                << n << " logits, row " << row;
+          }
+        }
+      }
+    }
+  });
+}
+
+// Of these logits only two tokens, the last of a block and the first of the next, have a probability above 0:
+// 1/4 and 3/4.
+TEST(DrawTokens, HaveTheirProbabilities) {
+  on_every_backend([](Backend& backend, DType dtype, double /*rounding*/) {
+    if (dtype != DType::f32) return;
+    constexpr int kDraws = 100;
+    std::vector<float> logits(5000, -1e6F);
+    logits[2047] = 3;
+    logits[2048] = 3 + std::log(3.0F);
+    std::vector<float> rows;
+    for (int i = 0; i < kDraws; ++i) rows.insert(rows.end(), logits.begin(), logits.end());
+    const Tensor ids = backend.allocate(DType::i32, {kDraws});
+    backend.run(DrawTokens{ids, to_device<float>(backend, {kDraws, 5000}, rows), 5000, 1, {}, 0});
+    const auto drawn = to_host<std::int32_t>(backend, ids);
+    const auto first = std::ranges::count(drawn, 2047), second = std::ranges::count(drawn, 2048);
+    EXPECT_EQ(first + second, kDraws);
+    EXPECT_NEAR(static_cast<double>(first), 25, 4 * std::sqrt(100 * 0.25 * 0.75));
+  });
+}
+
+TEST(DrawTokens, SayThatALogitIsNotFinite) {
+  on_every_backend([](Backend& backend, DType dtype, double /*rounding*/) {
+    if (dtype != DType::f32) return;
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const Tensor ids = backend.allocate(DType::i32, {2});
+    for (const float broken : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}) {
+      for (const std::size_t at : {0, 2999}) {
+        std::vector<float> logits(6000, 1.0F);
+        logits[at] = broken;
+        backend.run(DrawTokens{ids, to_device<float>(backend, {2, 3000}, logits), 3000, 1, {}, 0});
+        const auto drawn = to_host<std::int32_t>(backend, ids);
+        EXPECT_EQ(drawn[0], -1) << broken << " at " << at;
+        EXPECT_GE(drawn[1], 0);
       }
     }
   });

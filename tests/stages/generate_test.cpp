@@ -59,7 +59,7 @@ TEST_F(Generate, TimesOfTokensAddUpToThatOfTheProgram) {
   ASSERT_EQ(result["tokens"], kTexts * kTokens);
   const double first = result["ms_to_first_token"], later = result["ms_per_token"];
   EXPECT_NEAR(result["tokens_per_second"].get<double>(), 1e3 / later, 1e-6 * 1e3 / later);
-  const double all = kTexts * first + kTexts * (kTokens - 1) * later;
+  const double all = first + kTexts * (kTokens - 1) * later;  // the texts grow together
   EXPECT_LE(all, wall_ms);
   EXPECT_GE(all, wall_ms / 4);
   EXPECT_GT(first, 0);
@@ -127,6 +127,17 @@ TEST_F(Generate, StopsAtTheEndOfTheText) {
     }
   }
   EXPECT_GT(ended, 0);
+}
+
+// Of 35 texts 18 grow together, of 40 as many as 20.
+TEST_F(Generate, WritesTheSameTextsInGroupsOfAnySize) {
+  const auto texts = [&](const char* count) {
+    return json({"--num-samples", count, "--max-new-tokens", "80", "--weights", "int8"});
+  };
+  const nlohmann::json few = texts("35"), many = texts("40");
+  EXPECT_EQ(few["texts_together"], 18);
+  EXPECT_EQ(many["texts_together"], 20);
+  for (int i = 0; i < 35; ++i) EXPECT_EQ(few["samples"][i], many["samples"][i]) << i;
 }
 
 TEST_F(Generate, StopsBeforeAStopString) {

@@ -396,8 +396,8 @@ TEST_F(Stage2Emulated, InspectsATextOfOneToken) {
   EXPECT_EQ(read(stage2("inspect", text)).size(), read(stage0("inspect", text)).size());
 }
 
-// The texts are longer than the context, so that the cache begins anew several times; the second one begins
-// with the recording of the first. A prompt of one token has no pass of several.
+// The texts are longer than the context, so that the cache begins anew several times, with the recording that
+// there is. A prompt of one token has no pass of several.
 TEST_F(Stage2Emulated, GeneratesTheSameTextWithAndWithoutGraphs) {
   stage0("train", small("run"));
   const auto written = [&](const std::vector<Arguments>& parts) {
@@ -414,6 +414,11 @@ TEST_F(Stage2Emulated, GeneratesTheSameTextWithAndWithoutGraphs) {
   }
   const Arguments greedy = words("--model run --prompt the --max-new-tokens 14 --temperature 0");
   const std::string expected = stage0("generate", greedy).output;
+  for (const Arguments& how :
+       {words("--temperature 2"), words("--temperature 2 --weights bf16"), words("--top-k 5")}) {
+    const Arguments three = with_flags(with_flags(greedy, how), {"--num-samples", "3"});
+    EXPECT_EQ(stage2("generate", three).output, stage0("generate", three).output);
+  }
   for (const Arguments& how : {Arguments{"--gpu-graph", "on"}, Arguments{"--no-fused"}})
     EXPECT_EQ(stage2("generate", with_flags(greedy, how)).output, expected);
   expect_failure(run("generate", with_flags(greedy, {"--gpu-graph", "on", "--profile", "p.json"})), 2,

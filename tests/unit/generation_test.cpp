@@ -181,23 +181,33 @@ TEST_F(Generate, DependsOnTheSeedAndTheSampleAlone) {
   EXPECT_NE(written(context, {3}, 40, {.seed = 2}), first);
 }
 
-// Equal texts, then others, which the context of 12 tokens leaves four times.
-TEST(Context, OfSeveralTextsHasTheLogitsOfEach) {
+// Equal texts, then others, of which two are equal, which the context of 12 tokens leaves four times. Two
+// tokens at a time, and one. The sums are the same as those of a text alone, to the bit.
+void expect_the_logits_of_each(DType matrices, DType activations = DType::f32) {
   const auto backend = make_cpu_backend(2);
-  Gpt2 model(*backend, tiny(12));
+  Gpt2 model(*backend, tiny(12), activations, 1, Purpose::inference);
   model.parameters().initialize(5);
-  std::vector<Tokens> texts(3);
-  Context context(*backend, model, alone, 3);
-  RelativeError error;
+  if (matrices != activations) model.narrow_matrices(matrices);
+  std::vector<Tokens> texts(4);
+  Context together(*backend, model, alone, 4);
+  std::vector<Context> each;
+  for (std::size_t i = 0; i < texts.size(); ++i) each.emplace_back(*backend, model, alone);
   for (std::int64_t n = 1; n < 40; ++n) {
     for (std::size_t i = 0; i < texts.size(); ++i)
-      texts[i] = random_ids(6, static_cast<std::uint32_t>(n < 5 ? 0 : i), n, kVocabulary);
-    if (n % 3 == 0) continue;  // two tokens at a time
-    const auto logits = context.next_logits(texts);
+      texts[i] =
+          random_ids(6, static_cast<std::uint32_t>(n < 5 ? 0 : std::min<std::size_t>(i, 2)), n, kVocabulary);
+    if (n % 3 == 0) continue;
+    const auto logits = together.next_logits(texts);
     for (std::size_t i = 0; i < texts.size(); ++i)
-      error.add(as_values(logits[i]), as_values(recomputed(*backend, model, texts[i])));
+      EXPECT_EQ(logits[i], logits_after(each[i], texts[i])) << matrices << ' ' << n << " tokens, text " << i;
   }
-  EXPECT_LE(error.value(), error_limit(0, 4 * 24, DType::f32) * 4);
+}
+
+TEST(Context, OfSeveralTextsHasTheLogitsOfEach) {
+  expect_the_logits_of_each(DType::f32);
+  expect_the_logits_of_each(DType::bf16);
+  expect_the_logits_of_each(DType::i8);
+  expect_the_logits_of_each(DType::bf16, DType::bf16);
 }
 
 // One text ends early, and the others go on.
@@ -214,6 +224,13 @@ TEST_F(Generate, TextsTogetherAreThoseOfEachAlone) {
       EXPECT_EQ(texts[n],
                 written(context, {3, 1}, n == 1 ? 7 : 40, config, 5 + static_cast<std::uint32_t>(n)));
   }
+}
+
+// The backend draws where all logits decide. Where 61 of 61 do, the sampler draws from the same
+// probabilities.
+TEST_F(Generate, DrawsOnTheBackendWhatTheSamplerDraws) {
+  EXPECT_EQ(written(context, {3}, 60, {.temperature = 0.7}),
+            written(context, {3}, 60, {.temperature = 0.7, .top_k = kVocabulary}));
 }
 
 TEST_F(Generate, HasTheSeedOfTheProgramsUnlessOneIsGiven) {
@@ -270,6 +287,9 @@ TEST(Context, TakesTheMeanOfRanksThatDifferByRounding) {
   };
   const std::vector<float> own = logits_after(Context(*backend, model, alone), text), same = logits(0);
   EXPECT_EQ(same, own);
+  const Ids other = {3, 1, 5};
+  EXPECT_EQ(Context(*backend, model, ranks, 2).next_logits(std::array{text, other}),
+            (std::vector{own, logits_after(Context(*backend, model, alone), other)}));
   const std::vector<float> mean = logits(1.5e-3f);
   EXPECT_NEAR(relative_error(as_values(mean), as_values(own)), 0, 0.75e-3);
   EXPECT_NE(mean, own);

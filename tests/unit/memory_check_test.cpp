@@ -177,6 +177,17 @@ TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
                                       "--ignore-memory starts nevertheless"));
 }
 
+TEST_F(MemoryMessages, AsManyTextsGrowTogetherAsHaveRoom) {
+  const auto texts = [&](double available) {
+    return texts_that_fit(20, config_, DType::f32, device(available), {});
+  };
+  const auto needed = static_cast<double>(plan_generation(config_, DType::f32, 5));
+  EXPECT_EQ(texts(1e12), 20);
+  EXPECT_EQ(texts(needed), 5);
+  EXPECT_EQ(texts(needed - 1), 2);
+  EXPECT_EQ(texts(1), 1);
+}
+
 TEST_F(MemoryMessages, AnEvaluationThatHasNoRoomIsToldOfItsBatch) {
   const auto says = [&](const EvaluationBatch& batch) {
     return refusal(

@@ -14,6 +14,7 @@
 #include "common/autograd/ops/norm_linear.h"
 #include "common/backend/ops/activation.h"
 #include "common/backend/ops/adamw.h"
+#include "common/backend/ops/draw_tokens.h"
 #include "common/backend/ops/elementwise.h"
 #include "common/backend/ops/largest_logits.h"
 #include "common/backend/ops/sums.h"
@@ -151,6 +152,9 @@ const Op kOps[] = {
     {"largest_logits",
      {f32("values", {3}), {"ids", DType::i32, {3}}, {.name = "logits", .shape = {9}, .any_width = true}},
      RUN(LargestLogits{t[0], t[1], t[2]})},
+    {"draw_tokens",
+     {{"ids", DType::i32, {2}}, {.name = "logits", .shape = {2, 9}, .any_width = true}},
+     RUN(DrawTokens{t[0], t[1], kVocabulary, 1, {}, 0})},
     {"squared_norm", {{"out", DType::f64, {1}}, kAnyX}, RUN(SquaredNorm{t[0], t[1]})},
     {"sum",
      {{"out", DType::f64, {1}}, {.name = "x", .dtype = DType::f64, .shape = {5}, .any_width = true}},

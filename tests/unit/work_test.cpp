@@ -11,6 +11,7 @@
 #include "common/autograd/ops/norm_linear.h"
 #include "common/backend/ops/activation.h"
 #include "common/backend/ops/adamw.h"
+#include "common/backend/ops/draw_tokens.h"
 #include "common/backend/ops/elementwise.h"
 #include "common/backend/ops/largest_logits.h"
 #include "common/backend/ops/sums.h"
@@ -130,6 +131,11 @@ TEST_F(WorkOfOps, counting_reads_the_real_logits) {
 TEST_F(WorkOfOps, the_largest_logits_are_among_all) {
   const Tensor ids = be_.zeros(DType::i32, {2});
   expect(LargestLogits{t_.f32({2}), ids, t_.f32({40})}, 40, 2 + 2 + 40);
+}
+
+TEST_F(WorkOfOps, tokens_are_drawn_from_the_vocabulary) {
+  const Tensor ids = be_.zeros(DType::i32, {2});
+  expect(DrawTokens{ids, t_.f32({2, 40}), 33, 1, {}, 0}, 4 * 2 * 33, 2 + 2 * 33);
 }
 
 TEST_F(WorkOfOps, embeddings_read_the_rows_that_are_looked_up) {
