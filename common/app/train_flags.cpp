@@ -1,6 +1,7 @@
 #include "common/app/train_flags.h"
 
 #include <algorithm>
+#include <iostream>
 #include <sstream>
 
 #include "common/app/memory_check.h"
@@ -153,6 +154,10 @@ void TrainFlags::resolve() {
                options_.run.eval_every == 0 ? "--eval-every" : "--val-fraction", " 0");
   }
   if (*warmup_steps_ > steps_) user_error("--warmup-steps: ", *warmup_steps_, " exceeds --steps ", steps_);
+  if (stop_after_ > steps_) {
+    std::cerr << "note: --stop-after: " << *stop_after_ << " exceeds --steps " << steps_
+              << ", where the run ends\n";
+  }
   resolve_decay();
   if (!eval_tokens_ && options_.run.eval_every > 0)
     eval_tokens_ = usual_eval_tokens(run(), model.config().block_size);
