@@ -70,6 +70,15 @@ void take_kept_files(const Stage& stage, const CommandLine& command_line, const 
   }
 }
 
+// Refuses --decay-steps in this call where the schedule has none. A resumed run may still have the number of
+// a schedule that it had before.
+void refuse_decay_without_schedule(const CommandLine& command_line) {
+  const nlohmann::json in_file = command_line.file_settings().value("decay_steps", nlohmann::json());
+  const bool given = command_line.is_given("--decay-steps") || !in_file.is_null();
+  if (given && command_line.settings()["lr_schedule"] != "wsd")
+    user_error("--decay-steps: expected together with --lr-schedule wsd");
+}
+
 // Fills in what was not given: from the run, so that a new default does not change it, otherwise from other
 // flags. Returns the settings that were given, with those derived.
 Json resolve(const Stage& stage, ParsedFlags& call, const std::optional<ResumedRun>& resumed) {
@@ -81,6 +90,7 @@ Json resolve(const Stage& stage, ParsedFlags& call, const std::optional<ResumedR
     call.flags.model.begin_from(resumed->checkpoint);
   }
   call.flags.resolve();
+  refuse_decay_without_schedule(call.command_line);
   settings = with_derived(std::move(settings), call.command_line.settings());
   if (resumed) {
     if (has_steps_left(resumed, call.flags.run()))

@@ -164,10 +164,7 @@ void TrainFlags::resolve() {
 }
 
 void TrainFlags::resolve_decay() {
-  if (schedule_ != "wsd") {
-    if (decay_steps_ && !resume) user_error("--decay-steps: expected together with --lr-schedule wsd");
-    return;
-  }
+  if (schedule_ != "wsd") return;
   const std::int64_t most = steps_ - *warmup_steps_;
   if (most == 0) user_error("--warmup-steps: leaves no step for the decay of --lr-schedule wsd");
   if (!decay_steps_) decay_steps_ = std::clamp<std::int64_t>(steps_ / 5, 1, most);
