@@ -59,14 +59,16 @@ std::string settings_file(const ResumedRun& resumed) {
   return concat("--resume: ", resumed.path / "run.json");
 }
 
-// Resumes with the run's copies of files, unless a flag names another file than before.
+// Resumes with the run's copies of files, unless a flag names another file than before. Leaves out a file for
+// which the other flags have no use, unless this call names it.
 void take_kept_files(const Stage& stage, const CommandLine& command_line, const ResumedRun& resumed) {
   const Json now = command_line.settings();
-  for (const auto& [flag, name] : stage.kept_files()) {
+  for (const auto& [flag, name, is_used] : stage.kept_files()) {
     const std::string key = config_key(flag);
     const Json before = resumed.settings.value(key, Json());
-    if (before.is_string() && now[key] == before)
-      command_line.apply(Json{{key, (resumed.path / name).string()}});
+    if (!before.is_string() || now[key] != before) continue;
+    const bool left_out = !is_used && !command_line.is_given(flag);
+    command_line.apply(Json{{key, left_out ? Json() : Json((resumed.path / name).string())}});
   }
 }
 
