@@ -202,6 +202,7 @@ CorpusConfig TrainFlags::corpus() const {
     const auto directory = directory_of_model(*model.weights());
     if (!directory) refuse_missing_tokenizer(*model.weights());
     config.tokenizer.path = directory->string();
+    config.tokenizer.path_flag = "--model";
   }
   return config;
 }
