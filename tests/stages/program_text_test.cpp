@@ -211,6 +211,21 @@ TEST_F(ProgramText, OfAConversionIsThis) {
   EXPECT_EQ(result.errors, "note: the directory gets no tokenizer; --tokenizer-path adds one\n");
 }
 
+TEST_F(ProgramText, OfAProgramOfOneProcessUnderMpirunIsARefusal) {
+  for (const std::string program : {"prepare_data", "convert_checkpoint"}) {
+    for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+      const auto started = [&](const char* size) {
+        return run_program(program, {"--help"}, directory_.path(), {.environment = {{variable, size}}});
+      };
+      EXPECT_EQ(started("2").errors, program +
+                                         ": expected to be started once, without mpirun, which has started 2 "
+                                         "processes that would all write the same files\n");
+      EXPECT_EQ(started("2").exit_code, 2);
+      EXPECT_EQ(started("1").exit_code, 0) << variable;
+    }
+  }
+}
+
 // The table of a verification contains the values of its JSON object.
 TEST_F(ProgramText, OfAVerificationIsItsJson) {
   const Arguments flags = {"--model", kOne, "--state", kOneState, "--steps", "2", "--threads", "1"};
