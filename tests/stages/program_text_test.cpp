@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/support/patterns.h"
 #include "tests/support/program.h"
@@ -89,6 +90,13 @@ TEST_F(ProgramText, OfATrainingIsThis) {
                                                     "; to continue it, give more, such as --resume "
                                                     "run --steps 8\n" +
                                                     nothing);
+}
+
+TEST_F(ProgramText, OfMoreThreadsThanCoresIsAWarning) {
+  const std::string threads = std::to_string(std::thread::hardware_concurrency() + 1);
+  const ProgramResult result = train({"--dry-run", "--threads", threads});
+  EXPECT_NE(result.errors.find("warning: " + threads + " threads share "), std::string::npos)
+      << result.errors;
 }
 
 TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
