@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <iostream>
 
 #include "common/base/error.h"
 #include "common/system/openmp_environment.h"
@@ -61,6 +62,13 @@ std::string CpuFlags::warning(const PackedKernels& kernels) const {
          "f32";
 }
 
+void CpuFlags::warn(int threads) const {
+  for (const std::string& warning :
+       {warning_of_shared_cores(threads, omp_get_num_procs()), this->warning()}) {
+    if (!warning.empty()) std::cerr << warning << '\n';
+  }
+}
+
 std::string CpuFlags::description(int threads) const {
   if (is_naive()) return "CPU, 1 thread, naive kernels";
   std::string matmul = matmul_ + " matmul";
@@ -72,6 +80,12 @@ std::string CpuFlags::description(int threads) const {
   if (matmul_ == "blas") matmul = OpenBlas::instance().description();
   return concat("CPU, ", threads, threads == 1 ? " thread, " : " threads, ",
                 activations() == DType::bf16 ? "bf16, " : "", matmul);
+}
+
+std::string warning_of_shared_cores(int threads, int cores) {
+  if (threads <= cores) return "";
+  return concat("warning: ", threads, " threads share ", cores, cores == 1 ? " core" : " cores",
+                "; use fewer --threads");
 }
 
 }  // namespace stagegpt

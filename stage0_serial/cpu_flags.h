@@ -27,6 +27,8 @@ class CpuFlags {
   bool rounds_to_bf16() const { return matmul() == CpuMatmul::packed_bf16; }
   // That bf16 is slow with these kernels; empty if it is not, or not asked for.
   std::string warning(const PackedKernels& kernels = packed_kernels(Factors::bf16)) const;
+  // Prints that warning, and one of threads that share cores, where this process is the only one.
+  void warn(int threads) const;
   // One line for the user.
   std::string description(int threads) const;
 
@@ -39,5 +41,8 @@ class CpuFlags {
   std::string matmul_ = "packed";
   std::string precision_ = "f32";
 };
+
+// That the threads of a process share the cores that it may use; empty if each has one of its own.
+std::string warning_of_shared_cores(int threads, int cores);
 
 }  // namespace stagegpt

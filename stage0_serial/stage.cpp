@@ -2,8 +2,6 @@
 // add_flags(), then start(), and works on the Machine that it gets.
 #include "common/app/stage.h"
 
-#include <iostream>
-
 #include "common/comm/self_communicator.h"
 #include "common/profile/recorded_communicator.h"
 #include "common/system/openmp_environment.h"
@@ -29,7 +27,7 @@ class SerialStage final : public Stage {
     machine_.sync = std::make_unique<NoGradientSync>();
     machine_.bf16_factors = cpu_.rounds_to_bf16();
     machine_.activations = cpu_.activations();
-    if (const std::string warning = cpu_.warning(); !warning.empty()) std::cerr << warning << '\n';
+    cpu_.warn(machine_.threads);
     machine_.description = cpu_.description(machine_.threads);
     return machine_;
   }

@@ -28,6 +28,8 @@ class CudaFlags {
   // Reads the file of --gpu-matmul-plans, after open(); see PlanFlags::open().
   void read_plans(RankGroup& group, const DeviceInfo& device);
   PlanFlags& plans() { return plan_flags_; }
+  // Whether the library computes the products, or those that wgmma leaves to it.
+  bool uses_library() const { return gpu::uses_library(matmul()); }
   CudaOptions options() const;
   const Platform& platform() const { return *platform_; }
   Platform& platform() { return *platform_; }
@@ -44,8 +46,6 @@ class CudaFlags {
   std::optional<Peak> peak(const DeviceInfo& device) const;
   Precision precision() const;
   GpuMatmul matmul() const { return chosen<GpuMatmul>(kGpuMatmulNames, matmul_); }
-  // Whether the library computes the products, or those that wgmma leaves to it.
-  bool uses_library() const { return gpu::uses_library(matmul()); }
 
   std::unique_ptr<Platform> platform_ = make_platform();
   std::optional<std::int64_t> device_;

@@ -47,7 +47,7 @@ class CudaStage final : public Stage {
     cuda_.plans().add_tuning(command_line);
   }
   std::vector<KeptFile> kept_files() const override {
-    return {{gpu::PlanFlags::kFlag, gpu::PlanFlags::kNameInRun}};
+    return {{gpu::PlanFlags::kFlag, gpu::PlanFlags::kNameInRun, cuda_.uses_library()}};
   }
   bool bench_kernels(Machine& machine, const ReadLoad& load, bool json) override {
     if (!ladder_) return false;

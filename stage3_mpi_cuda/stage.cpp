@@ -71,7 +71,7 @@ class MpiCudaStage final : public Stage {
   }
 
   std::vector<KeptFile> kept_files() const override {
-    return {{gpu::PlanFlags::kFlag, gpu::PlanFlags::kNameInRun}};
+    return {{gpu::PlanFlags::kFlag, gpu::PlanFlags::kNameInRun, cuda_.uses_library()}};
   }
 
   void end_all(const std::string& why, int exit_code) override { session_.end_all(why, exit_code); }

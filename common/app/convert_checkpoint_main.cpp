@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "common/app/command_line.h"
+#include "common/app/started_once.h"
 #include "common/app/trained_model.h"
 #include "common/base/grouped.h"
 #include "common/checkpoint/hugging_face_model.h"
@@ -99,6 +100,7 @@ void write_directory(const ConvertFlags& flags, const ModelFile& model, const fs
 }
 
 int convert_checkpoint_main(int argc, char** argv) {
+  require_started_once();
   ConvertFlags flags;
   CommandLine command_line(argv[0], "Convert a model between Hugging Face's and llm.c's formats.",
                            std::nullopt);

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "common/app/program_flags.h"
+#include "common/app/started_once.h"
 #include "common/base/error.h"
 #include "common/base/grouped.h"
 #include "common/base/json.h"
@@ -118,6 +119,7 @@ void print_summary(const Json& manifest, const std::string& directory) {
 }
 
 int prepare_data_main(int argc, char** argv) {
+  require_started_once();
   PrepareFlags flags;
   CommandLine command_line(argv[0], "Turn text into token shards, for --data.", std::nullopt);
   command_line.version(built_version());

@@ -43,8 +43,11 @@ class TokenizerFlags {
  public:
   void add(CommandLine& command_line);
 
-  // Replaces what was chosen by the tokenizer in a file, as --tokenizer-path does.
-  void load(const std::filesystem::path& path) { choice_ = {.kind = {}, .path = path, .vocab_size = {}}; }
+  // Replaces what was chosen by the tokenizer in a file, as --tokenizer-path does. Messages about it name
+  // `flag`.
+  void load(const std::filesystem::path& path, const std::string& flag) {
+    choice_ = {.kind = {}, .path = path, .vocab_size = {}, .path_flag = flag};
+  }
   const TokenizerChoice& choice() const { return choice_; }
   SpecialTokens special() const {
     return parse_special_ ? SpecialTokens::recognised : SpecialTokens::as_text;

@@ -45,6 +45,7 @@ struct Machine {
 // file, or after the file has changed.
 struct KeptFile {
   std::string flag, name;
+  bool is_used = true;  // whether the other flags have a use for it
 };
 
 class Stage {

@@ -59,15 +59,26 @@ std::string settings_file(const ResumedRun& resumed) {
   return concat("--resume: ", resumed.path / "run.json");
 }
 
-// Resumes with the run's copies of files, unless a flag names another file than before.
+// Resumes with the run's copies of files, unless a flag names another file than before. Leaves out a file for
+// which the other flags have no use, unless this call names it.
 void take_kept_files(const Stage& stage, const CommandLine& command_line, const ResumedRun& resumed) {
   const Json now = command_line.settings();
-  for (const auto& [flag, name] : stage.kept_files()) {
+  for (const auto& [flag, name, is_used] : stage.kept_files()) {
     const std::string key = config_key(flag);
     const Json before = resumed.settings.value(key, Json());
-    if (before.is_string() && now[key] == before)
-      command_line.apply(Json{{key, (resumed.path / name).string()}});
+    if (!before.is_string() || now[key] != before) continue;
+    const bool left_out = !is_used && !command_line.is_given(flag);
+    command_line.apply(Json{{key, left_out ? Json() : Json((resumed.path / name).string())}});
   }
+}
+
+// Refuses --decay-steps in this call where the schedule has none. A resumed run may still have the number of
+// a schedule that it had before.
+void refuse_decay_without_schedule(const CommandLine& command_line) {
+  const nlohmann::json in_file = command_line.file_settings().value("decay_steps", nlohmann::json());
+  const bool given = command_line.is_given("--decay-steps") || !in_file.is_null();
+  if (given && command_line.settings()["lr_schedule"] != "wsd")
+    user_error("--decay-steps: expected together with --lr-schedule wsd");
 }
 
 // Fills in what was not given: from the run, so that a new default does not change it, otherwise from other
@@ -81,6 +92,7 @@ Json resolve(const Stage& stage, ParsedFlags& call, const std::optional<ResumedR
     call.flags.model.begin_from(resumed->checkpoint);
   }
   call.flags.resolve();
+  refuse_decay_without_schedule(call.command_line);
   settings = with_derived(std::move(settings), call.command_line.settings());
   if (resumed) {
     if (has_steps_left(resumed, call.flags.run()))

@@ -1,6 +1,7 @@
 #include "common/app/train_flags.h"
 
 #include <algorithm>
+#include <iostream>
 #include <sstream>
 
 #include "common/app/memory_check.h"
@@ -153,16 +154,17 @@ void TrainFlags::resolve() {
                options_.run.eval_every == 0 ? "--eval-every" : "--val-fraction", " 0");
   }
   if (*warmup_steps_ > steps_) user_error("--warmup-steps: ", *warmup_steps_, " exceeds --steps ", steps_);
+  if (stop_after_ > steps_) {
+    std::cerr << "note: --stop-after: " << *stop_after_ << " exceeds --steps " << steps_
+              << ", where the run ends\n";
+  }
   resolve_decay();
   if (!eval_tokens_ && options_.run.eval_every > 0)
     eval_tokens_ = usual_eval_tokens(run(), model.config().block_size);
 }
 
 void TrainFlags::resolve_decay() {
-  if (schedule_ != "wsd") {
-    if (decay_steps_ && !resume) user_error("--decay-steps: expected together with --lr-schedule wsd");
-    return;
-  }
+  if (schedule_ != "wsd") return;
   const std::int64_t most = steps_ - *warmup_steps_;
   if (most == 0) user_error("--warmup-steps: leaves no step for the decay of --lr-schedule wsd");
   if (!decay_steps_) decay_steps_ = std::clamp<std::int64_t>(steps_ / 5, 1, most);
@@ -200,6 +202,7 @@ CorpusConfig TrainFlags::corpus() const {
     const auto directory = directory_of_model(*model.weights());
     if (!directory) refuse_missing_tokenizer(*model.weights());
     config.tokenizer.path = directory->string();
+    config.tokenizer.path_flag = "--model";
   }
   return config;
 }

@@ -35,7 +35,7 @@ class TrainFlags {
   // Fills in what was not given and depends on other flags. Throws UserError where flags disagree.
   void resolve();
   // Uses the tokenizer of a run, whatever --tokenizer and --tokenizer-path say.
-  void take_tokenizer(const std::filesystem::path& tokenizer) { tokenizer_.load(tokenizer); }
+  void take_tokenizer(const std::filesystem::path& tokenizer) { tokenizer_.load(tokenizer, "--resume"); }
 
   const std::optional<std::string>& run_dir() const { return options_.run_dir; }
   // The rest is for flags that have been resolved.

@@ -81,10 +81,11 @@ void describe_run(const TrainOptions& options, const Gpt2Config& config, const C
                   const Machine& machine) {
   const ParameterTable table = gpt2_parameter_table(config);
   const bool graphs = repeats_passes(*machine.backend, *machine.sync, options.run.trainer);
-  const char* const with_graphs = graphs ? "; with CUDA graphs"
-                                  : machine.backend->records()
-                                      ? "; no CUDA graphs, because the only micro-step sends gradients"
-                                      : "";
+  const char* const with_graphs =
+      graphs ? "; with CUDA graphs"
+      : machine.backend->records()
+          ? "; no CUDA graphs of training steps, because the only micro-step sends gradients"
+          : "";
   std::cerr << options.model_label << ": " << grouped(table.numel()) << " parameters, ";
   if (!config.frozen.empty()) std::cerr << grouped(table.trained_numel()) << " of them trained, ";
   std::cerr << config.n_layer << (config.n_layer == 1 ? " layer, " : " layers, ") << config.n_head

@@ -85,7 +85,7 @@ std::unique_ptr<Tokenizer> load_chosen_tokenizer(const TokenizerChoice& choice) 
   refuse_vocab_size(choice, "cannot be set for a tokenizer that is loaded; its vocabulary has a fixed size");
   const std::filesystem::path path = choice.path ? std::filesystem::path(*choice.path) : gpt2_directory();
   std::unique_ptr<Tokenizer> tokenizer =
-      load_tokenizer(path, choice.path ? "--tokenizer-path" : "--tokenizer gpt2");
+      load_tokenizer(path, choice.path ? choice.path_flag : "--tokenizer gpt2");
   if (choice.kind && tokenizer->kind() != (gpt2 ? "bpe" : *choice.kind)) {
     user_error("--tokenizer: ", *choice.kind, ", but ", path, " has a tokenizer of kind ", tokenizer->kind());
   }

@@ -15,6 +15,7 @@ struct TokenizerChoice {
   std::optional<std::string> kind;  // char, word, bpe or gpt2; default: that of `path`, or bpe
   std::optional<std::string> path;  // of an existing tokenizer
   std::optional<std::int64_t> vocab_size;
+  std::string path_flag = "--tokenizer-path";  // the flag that messages about `path` name
 };
 
 // The default size of a BPE vocabulary: one token for each 600 bytes of text, within these bounds. The

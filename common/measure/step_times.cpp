@@ -10,15 +10,18 @@ namespace {
 
 constexpr double kMilliseconds = 1e3;
 
+// The order of samples: NaN is last.
+bool is_less(double a, double b) { return a < b || (std::isnan(b) && !std::isnan(a)); }
+
 }  // namespace
 
-void Samples::add(double value) { sorted_.insert(std::ranges::upper_bound(sorted_, value), value); }
+void Samples::add(double value) { sorted_.insert(std::ranges::upper_bound(sorted_, value, is_less), value); }
 
 double Samples::quantile(double q) const {
   check(!sorted_.empty(), "a quantile of no samples");
   const double position = q * static_cast<double>(sorted_.size() - 1);
   const auto below = static_cast<std::size_t>(position);
-  const std::size_t above = std::min(below + 1, sorted_.size() - 1);
+  const auto above = static_cast<std::size_t>(std::ceil(position));
   return std::lerp(sorted_[below], sorted_[above], position - static_cast<double>(below));
 }
 

@@ -119,6 +119,14 @@ TEST_F(EndOfARun, AtAnEarlierStepThanItHasDoneStaysAsItIs) {
   EXPECT_EQ(files_of("run"), before);
 }
 
+TEST_F(EndOfARun, BeforeTheStepOfStopAfterIsSaid) {
+  const std::string note = "note: --stop-after: ";
+  const ProgramResult result = expect_success(flags("run", {"--stop-after", "13"}));
+  expect_says(result, note + "13 exceeds --steps 12, where the run ends\n");
+  EXPECT_EQ(metrics("run").size(), 12u);
+  EXPECT_EQ(train(flags("other", {"--stop-after", "12"})).errors.find(note), std::string::npos);
+}
+
 TEST_F(EndOfARun, WithoutAValidationPart) {
   const ProgramResult result =
       expect_success(flags("run", {"--val-fraction", "0", "--checkpoint-every", "6"}));

@@ -214,11 +214,16 @@ TEST_F(Resume, FromADecayAtTheEndToAnother) {
   EXPECT_EQ(metrics("run")[7]["learning_rate"], 3e-3);
   EXPECT_DOUBLE_EQ(metrics("run")[8]["learning_rate"], 3e-3);  // the decay begins at step 9, from the peak
   expect_success({"--resume", "run", "--steps", "20", "--stop-after", "18"});
+  const std::string needs_wsd = "--decay-steps: expected together with --lr-schedule wsd";
+  expect_refused({"--resume", "run", "--lr-schedule", "constant", "--decay-steps", "2"}, needs_wsd);
   EXPECT_EQ(metrics("run")[17]["learning_rate"], 3e-3);
-  expect_success({"--resume", "run", "--lr-schedule", "constant"});
+  expect_success({"--resume", "run", "--lr-schedule", "constant", "--stop-after", "19"});
+  expect_refused({"--resume", "run", "--decay-steps", "2"}, needs_wsd);
+  expect_success({"--resume", "run"});
   EXPECT_EQ(metrics("run")[19]["learning_rate"], 3e-3);
-  expect_refused(with(model_flags(), {"--decay-steps", "2"}),
-                 "--decay-steps: expected together with --lr-schedule wsd");
+  directory.write("decay.json", R"({"decay_steps": 2})");
+  for (const Arguments& flags : {Arguments{"--decay-steps", "2"}, {"--config", "decay.json"}})
+    expect_refused(with(model_flags(), flags), needs_wsd);
   expect_refused(with(model_flags(),
                       {"--lr-schedule", "wsd", "--steps", "10", "--warmup-steps", "3", "--decay-steps", "8"}),
                  "--decay-steps: expected at most 7, the steps after the warm-up, not 8");

@@ -400,5 +400,15 @@ TEST_F(Damage, IsToldWithOneLine) {
   EXPECT_FALSE(fs::exists(in("other")));
 }
 
+TEST_F(Damage, OfATokenizerIsBlamedOnTheFlagThatLedToIt) {
+  directory.write("run/tokenizer.json", "{}");
+  expect_refused({"--resume", "run", "--steps", "2"},
+                 "--resume: \"run/tokenizer.json\": expected tokenizer.json, ");
+  fs::remove(in("run/latest/manifest.json"));
+  directory.write("run/latest/tokenizer.json", "{}");
+  expect_refused(flags("other", {"--model", "run/latest", "--steps", "1"}),
+                 "--model: \"run/checkpoints/step_00000001/tokenizer.json\": expected tokenizer.json, ");
+}
+
 }  // namespace
 }  // namespace stagegpt::test

@@ -23,8 +23,8 @@ class CompareFlagsTest : public FakeStages {
   }
 
   // Runs the copy of compare_stages in the scripts' folder: it looks for the stages in its own folder.
-  ProgramResult run(const Arguments& arguments) const {
-    return stagegpt::test::run_program(folder() / "compare_stages", arguments, folder());
+  ProgramResult run(const Arguments& arguments, const stagegpt::test::RunOptions& options = {}) const {
+    return stagegpt::test::run_program(folder() / "compare_stages", arguments, folder(), options);
   }
   Json results() const {
     return Json::parse(stagegpt::test::read_bytes(folder() / "report" / "results.json"));
@@ -188,6 +188,9 @@ TEST_F(CompareFlagsTest, DivideAModelThatIsTraced) {
 
 TEST_F(CompareFlagsTest, AreRefused) {
   EXPECT_EQ(run({}).errors, "compare_stages: --output: expected a directory to create\n");
+  EXPECT_EQ(run({}, {.environment = {{"OMPI_COMM_WORLD_SIZE", "2"}}}).errors,
+            "compare_stages: expected to be started once, without mpirun, which has started 2 processes that "
+            "would all write the same files\n");
   EXPECT_EQ(refused({"--stages", "0,4"}),
             "compare_stages: --stages: expected a whole number from 0 to 3, not '4'\n");
   EXPECT_EQ(refused({"--ranks", "0"}),

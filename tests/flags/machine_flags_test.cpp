@@ -122,6 +122,12 @@ TEST(MachineFlags, SayInWhatPrecisionActivationsAre) {
             "--cpu-kernels naive: computes in f32, not --precision bf16");
 }
 
+TEST(MachineFlags, WarnOfThreadsThatShareCores) {
+  EXPECT_EQ(warning_of_shared_cores(2, 2), "");
+  EXPECT_EQ(warning_of_shared_cores(3, 2), "warning: 3 threads share 2 cores; use fewer --threads");
+  EXPECT_EQ(warning_of_shared_cores(2, 1), "warning: 2 threads share 1 core; use fewer --threads");
+}
+
 // Of all kernels in this program, those of the extensions BF16 alone multiply bf16.
 TEST(MachineFlags, WarnThatBf16IsSlowWhereTheProcessorCannotMultiplyIt) {
   for (const PackedKernels* kernels : all_packed_kernels()) {

@@ -120,6 +120,12 @@ class OpTable : public testing::TestWithParam<Target> {
   }
   OpRun tested(int constant = OpRun::kNone) { return run(*backend_, dtype(), constant); }
 
+  // Called so far, of a GPU's library.
+  std::int64_t library_products() const { return backend_->device_work().value_or(DeviceWork{}).products; }
+  bool replaces_library() const {
+    return GetParam().backend->replaces_library && GetParam().backend->replaces_library();
+  }
+
   // Of the plain kernels, kept while the tests of one case follow each other, for one backend after the
   // other.
   const Results& plain(DType dtype) {
@@ -161,7 +167,11 @@ class OpTable : public testing::TestWithParam<Target> {
 
 TEST_P(OpTable, agrees_with_the_reference) {
   OpRun run = tested();
+  const std::int64_t before = library_products();
   const Results got = results_of(run, op().reals.size());
+  if (op().name == "linear_no_bias" && replaces_library()) {
+    EXPECT_EQ(library_products(), before);
+  }
   const Results& plain = this->plain(dtype() == DType::bf16 ? DType::f64 : dtype());
   const Results& expected = this->plain(DType::f64);
   for (std::size_t i = 0; i < got.outputs.size(); ++i) {

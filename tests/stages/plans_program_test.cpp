@@ -93,6 +93,20 @@ TEST_F(Plans, AreKeptWithARun) {
   EXPECT_EQ(text("run/gemm_plans.json"), others);
 }
 
+// Only the library's products have plans. The run's own are there again when these products are.
+TEST_F(Plans, OfARunAreLeftOutWithAnotherProduct) {
+  directory_.write("plans.json", plans("emulated GPU"));
+  expect_done(run("train", one_step()));
+  expect_done(run("train", words("--resume run --stop-after 2 --gpu-matmul tiled")));
+  EXPECT_EQ(text("run/gemm_plans.json"), plans("emulated GPU"));
+  expect_done(run("train", words("--resume run --stop-after 3")));
+  expect_refusal(run("train", words("--resume run --gpu-matmul-plans plans.json")),
+                 "--gpu-matmul-plans: needs --gpu-matmul cublaslt, got \"tiled\"");
+  std::filesystem::remove(directory_.path() / "run/gemm_plans.json");
+  expect_refusal(run("train", words("--resume run --gpu-matmul cublaslt")),
+                 "--gpu-matmul-plans: cannot open \"run/gemm_plans.json\"");
+}
+
 TEST_F(Plans, OfAnotherDeviceAreKeptButNotUsed) {
   directory_.write("plans.json", plans("NVIDIA H100"));
   for (const Arguments& arguments : {one_step(), Arguments{"--resume", "run", "--stop-after", "2"}}) {

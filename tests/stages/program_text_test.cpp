@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/support/patterns.h"
 #include "tests/support/program.h"
@@ -89,6 +90,13 @@ TEST_F(ProgramText, OfATrainingIsThis) {
                                                     "; to continue it, give more, such as --resume "
                                                     "run --steps 8\n" +
                                                     nothing);
+}
+
+TEST_F(ProgramText, OfMoreThreadsThanCoresIsAWarning) {
+  const std::string threads = std::to_string(std::thread::hardware_concurrency() + 1);
+  const ProgramResult result = train({"--dry-run", "--threads", threads});
+  EXPECT_NE(result.errors.find("warning: " + threads + " threads share "), std::string::npos)
+      << result.errors;
 }
 
 TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
@@ -209,6 +217,21 @@ TEST_F(ProgramText, OfAConversionIsThis) {
   const ProgramResult result = run("convert_checkpoint", {"--input", kOne, "--output", "one/"});
   EXPECT_EQ(result.output, "one: 5,980 parameters, vocabulary 37, context 7\n");
   EXPECT_EQ(result.errors, "note: the directory gets no tokenizer; --tokenizer-path adds one\n");
+}
+
+TEST_F(ProgramText, OfAProgramOfOneProcessUnderMpirunIsARefusal) {
+  for (const std::string program : {"prepare_data", "convert_checkpoint"}) {
+    for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+      const auto started = [&](const char* size) {
+        return run_program(program, {"--help"}, directory_.path(), {.environment = {{variable, size}}});
+      };
+      EXPECT_EQ(started("2").errors, program +
+                                         ": expected to be started once, without mpirun, which has started 2 "
+                                         "processes that would all write the same files\n");
+      EXPECT_EQ(started("2").exit_code, 2);
+      EXPECT_EQ(started("1").exit_code, 0) << variable;
+    }
+  }
 }
 
 // The table of a verification contains the values of its JSON object.

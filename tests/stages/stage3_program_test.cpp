@@ -152,7 +152,8 @@ TEST_F(Stage3Emulated, TellsOnWhatItRuns) {
   const std::string expected =
       "machine: 2 ranks on 1 node, each on [0-9]+ of [0-9]+ cores?, which 2 ranks share; emulated GPU on 1 "
       "thread; f32, host BLAS \\(f32\\) in place of cuBLASLt; gradients flat, transport host";
-  const std::string no_graphs = "; no CUDA graphs, because the only micro-step sends gradients";
+  const std::string no_graphs =
+      "; no CUDA graphs of training steps, because the only micro-step sends gradients";
   const std::string own = machine({}),
                     shared = machine({"--share-gpu"}, {.environment = {{"STAGEGPT_EMULATOR_DEVICES", "1"}}});
   EXPECT_TRUE(matches(own, expected + no_graphs)) << own;

@@ -19,6 +19,9 @@ struct BackendUnderTest {
   bool attention_only = false;  // differs from another backend only in attention
   double rounding = 0;          // unit roundoff of GEMM's operands, if it is larger than that of the dtype
   bool brief = false;           // fewer cases, because another backend would make the same errors
+  // Whether its own kernels, and not a library, compute products of rows of a multiple of eight elements on
+  // this device; called after make(). Null: they do not, or there is no library.
+  std::function<bool()> replaces_library = nullptr;
 
   // Whether ops other than products and attention have kernels that no other backend has.
   bool has_own_kernels() const { return !products_only && !attention_only; }

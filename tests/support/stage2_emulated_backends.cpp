@@ -69,7 +69,8 @@ const std::vector<BackendUnderTest>& backends_under_test() {
                                     gpu::Precision::bf16, 90),
                    .dtypes = {DType::bf16},
                    .products_only = true,
-                   .rounding = unit_roundoff(DType::bf16)});
+                   .rounding = unit_roundoff(DType::bf16),
+                   .replaces_library = [] { return true; }});
     if (kSanitized) {  // they find the same errors in every thread order, and in TF32
       for (BackendUnderTest& backend : all)
         backend.brief = backend.name != "emulated_random" && backend.name != "emulated_bf16";

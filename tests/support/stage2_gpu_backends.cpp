@@ -49,7 +49,8 @@ const std::vector<BackendUnderTest>& backends_under_test() {
        .make = gpu_backend(GpuMatmul::wgmma, /*fused=*/true, gpu::Precision::bf16),
        .dtypes = {DType::bf16},
        .products_only = true,
-       .rounding = unit_roundoff(DType::bf16)},
+       .rounding = unit_roundoff(DType::bf16),
+       .replaces_library = [] { return gpu::why_no_wgmma().empty(); }},
       // What gpu_bf16 does on a device of another compute capability than 9.0.
       {.name = "gpu_bf16_mma",
        .make = gpu_backend(GpuMatmul::cublaslt, /*fused=*/true, gpu::Precision::f32, GpuAttention::flash_mma),

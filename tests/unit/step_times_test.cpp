@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "tests/support/refusal.h"
 
 namespace stagegpt::test {
@@ -23,6 +26,14 @@ TEST(Samples, lie_between_the_least_and_the_most) {
   EXPECT_EQ(odd.quantile(0.25), 1.5);
   EXPECT_EQ(samples({5}).quantile(0.75), 5);
   EXPECT_EQ(internal_error([] { Samples().median(); }), "a quantile of no samples");
+}
+
+TEST(Samples, that_are_no_numbers_are_the_last) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Samples times = samples({2, nan, 1, 3, nan});
+  EXPECT_EQ(times.quantile(0), 1);
+  EXPECT_EQ(times.median(), 3);
+  EXPECT_TRUE(std::isnan(times.quantile(1)));
 }
 
 TEST(PhaseTimes, one_disturbed_step_changes_no_phase) {

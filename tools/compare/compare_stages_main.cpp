@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "common/app/command_line.h"
+#include "common/app/started_once.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/io/file.h"
@@ -164,6 +165,7 @@ int compare_traces(const std::vector<std::string>& directories) {
 }
 
 int compare_stages_main(int argc, char** argv) {
+  require_started_once();
   const auto end =
       std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
   CompareFlags flags;
