@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "common/base/seconds_since.h"
+#include "common/checkpoint/checkpoint.h"
 #include "common/comm/agreement.h"
 #include "common/model/flops.h"
 #include "common/profile/peak.h"
@@ -10,6 +11,7 @@
 #include "common/train/checkpoint_arenas.h"
 #include "common/train/compare_weights.h"
 #include "common/train/forward_outputs.h"
+#include "common/train/save_checkpoint.h"
 
 namespace stagegpt {
 
@@ -25,8 +27,7 @@ TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync,
       corpus_(corpus),
       validation_(backend, grid, model, corpus, config),
       trainer_(backend, grid, sync, model, data_, config.trainer),
-      non_finite_(config.non_finite),
-      saver_(grid, backend, model, *corpus.tokenizer, config.keep, config.trainer.timeline) {}
+      non_finite_(config.non_finite) {}
 
 void TrainingRun::resume(const std::filesystem::path& checkpoint) {
   const TrainerState state = parse_trainer_state(text_from_root(
@@ -198,8 +199,8 @@ void TrainingRun::save() {
   trainer_.gather_weights();
   require_same_weights(group_, backend_, model_.parameters(), concat("after step ", trainer_.steps_done()),
                        grid_.tensor().size(), grid_.pipeline().size());
-  const std::string saved =
-      saver_.save(directory_, checkpoint_arenas(grid_, model_, trainer_.optimizer()), state());
+  const std::string saved = save_checkpoint(directory_, grid_, backend_, model_, trainer_.optimizer(),
+                                            *corpus_.tokenizer, state(), config_);
   saved_step_ = trainer_.steps_done();
   note(saved);
 }

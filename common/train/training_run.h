@@ -6,7 +6,6 @@
 #include <string>
 
 #include "common/data/corpus.h"
-#include "common/train/checkpoint_saver.h"
 #include "common/train/run_log.h"
 #include "common/train/run_validation.h"
 #include "common/train/trainer.h"
@@ -88,7 +87,6 @@ class TrainingRun {
   RunValidation validation_;
   Trainer trainer_;
   NonFiniteSteps non_finite_;
-  CheckpointSaver saver_;
   std::optional<RunLog> log_;  // on rank 0, from run() on
 
   std::vector<LayerHealth> layers_;  // in the last step; empty if it was not measured

@@ -21,7 +21,7 @@ class Settings : public SmallRun {
     EXPECT_EQ(result.exit_code, 2) << text << result.errors;
     EXPECT_EQ(result.output, "");
     EXPECT_EQ(std::ranges::count(result.errors, '\n'), 1) << result.errors;
-    expect_says(result, "--config: \"config.json\": " + says);
+    expect_said(result, "--config: \"config.json\": " + says);
     EXPECT_FALSE(fs::exists(in("runs")));
   }
 };
@@ -197,8 +197,7 @@ TEST_F(Settings, ATrainingThatHasNoRoomIsRefused) {
   // The model is too large for any allocation. If the check is missing, the test fails quickly.
   const Arguments huge = {"--n-layer", "100", "--n-head", "64", "--n-embd", "65536"};
   const ProgramResult result = train(huge);
-  EXPECT_EQ(result.exit_code, 2);
-  expect_says(result, "--batch-size: training with 8 sequences of 128 tokens takes ");
+  expect_failure(result, 2, "--batch-size: training with 8 sequences of 128 tokens takes ");
   EXPECT_EQ(result.errors.find("data:"), std::string::npos);  // the text has not been read yet
   EXPECT_FALSE(fs::exists(in("runs")));
   const ProgramResult dry = expect_success(with(huge, {"--dry-run"}));

@@ -43,7 +43,7 @@ TEST_F(Convert, RefusesEndingsOfFormatsThatItDoesNotWrite) {
   for (const std::string name : {"x.gguf", "x.safetensors", "x.pt", "x.BIN", "x.h5", "x.v2a"}) {
     const ProgramResult result = convert(golden, name);
     EXPECT_EQ(result.exit_code, 2) << name;
-    expect_says(result, "--output: expected llm.c's model file, NAME.bin, or a directory to create, not '" +
+    expect_said(result, "--output: expected llm.c's model file, NAME.bin, or a directory to create, not '" +
                             name + "'; a directory of that name is '" + name + "/'");
     EXPECT_FALSE(std::filesystem::exists(in(name)));
   }
@@ -56,7 +56,7 @@ TEST_F(Convert, RefusesEndingsOfFormatsThatItDoesNotWrite) {
 TEST_F(Convert, KeepsWhatTheModelComputes) {
   // Converts the reference model to a directory and back. The result must still have the reference's logits
   // and gradients.
-  expect_says(convert(std::string(kGolden) + "/tiny.bin", "directory"),
+  expect_said(convert(std::string(kGolden) + "/tiny.bin", "directory"),
               "note: the directory gets no tokenizer; --tokenizer-path adds one");
   EXPECT_FALSE(std::filesystem::exists(in("directory/tokenizer.json")));
   expect_converted("directory", "back.bin");
@@ -66,9 +66,8 @@ TEST_F(Convert, KeepsWhatTheModelComputes) {
                        directory.path());
   };
   for (const char* model : {"directory", "back.bin"}) EXPECT_EQ(verify(model).exit_code, 0) << model;
-  const ProgramResult untied = verify(std::string(kGolden) + "/hugging_face/untied");
-  EXPECT_EQ(untied.exit_code, 2);
-  expect_says(untied, "--state: llm.c's models have the layer_norm_epsilon 1e-05, not 0.001");
+  expect_failure(verify(std::string(kGolden) + "/hugging_face/untied"), 2,
+                 "--state: llm.c's models have the layer_norm_epsilon 1e-05, not 0.001");
 }
 
 TEST_F(Convert, TrainingBeginsFromEitherFormat) {
@@ -132,9 +131,7 @@ TEST_F(Convert, RefusesToWriteAsLlmcFileWhatItCannotHold) {
 TEST_F(Convert, RefusesWithOneLine) {
   const auto refused = [&](const std::string& input, const std::string& output, const Arguments& more,
                            const std::string& says) {
-    const ProgramResult result = convert(input, output, more);
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    expect_says(result, says);
+    expect_failure(convert(input, output, more), 2, says);
     for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
       EXPECT_EQ(entry.path().string().find(".partial"), std::string::npos);
     }

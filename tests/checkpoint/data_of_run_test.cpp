@@ -18,11 +18,10 @@ namespace fs = std::filesystem;
 class DataOfRun : public SmallRun {
  protected:
   DataOfRun() {
-    const ProgramResult result = run_program(
+    expect_done(run_program(
         "prepare_data",
         {"--input", "text.txt", "--tokenizer", "char", "--output", "shards", "--shard-tokens", "1000"},
-        directory.path());
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
+        directory.path()));
   }
 
   static Arguments flags(const std::string& data, const std::string& run) {
@@ -96,7 +95,7 @@ TEST_F(DataOfRun, MayHaveOtherValidationTokens) {
   for (std::size_t i = 1024; i + 1 < bytes.size(); i += 2) bytes[i] = 1;
   directory.write("shards/val_000000.bin", bytes);
   const ProgramResult other = expect_success({"--resume", "run", "--stop-after", "5"});
-  expect_says(other,
+  expect_said(other,
               "note: these are other validation tokens than before; losses from here on cannot be "
               "compared with earlier ones, and the best validation begins anew\n");
   EXPECT_EQ(state()["best_validation"]["step"], 5);
@@ -107,9 +106,7 @@ TEST_F(DataOfRun, MayHaveOtherValidationTokens) {
 TEST_F(DataOfRun, ThatAreGoneAreAFailureOfTheMachine) {
   train_three_steps("shards");
   fs::rename(in("shards"), in("away"));
-  const ProgramResult result = train({"--resume", "run"});
-  EXPECT_EQ(result.exit_code, 1);
-  expect_says(result, "which the run was trained on, does not exist now");
+  expect_failure(train({"--resume", "run"}), 1, "which the run was trained on, does not exist now");
   expect_refused({"--resume", "run", "--data", "elsewhere"}, "--data: cannot open \"elsewhere\"");
   expect_success({"--resume", "run", "--data", "away"});
 }
@@ -119,17 +116,16 @@ TEST_F(DataOfRun, AShardThatCannotBeReadOnceStopsNoRun) {
   const Arguments command =
       Arguments{"--failures", "2", (fs::path(STAGEGPT_BIN_DIR) / "stage0_train").string()} +
       flags("shards", "run");
-  const ProgramResult result = run_program(
+  const ProgramResult result = expect_done(run_program(
       (fs::path(STAGEGPT_SOURCE_DIR) / "scripts/run_resilient.sh").string(), command, directory.path(),
       {.environment = {{"LD_PRELOAD", STAGEGPT_READ_FAULT_LIBRARY},
                        {"ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0"},
                        {"STAGEGPT_RESTART_SECONDS", "0"},
                        {"READ_FAULT_FILE", fs::canonical(in("shards/train_000001.bin")).string()},
                        {"READ_FAULT_AT", "6"},  // after the reads of header, whole file, beginning and end
-                       {"READ_FAULT_MARK", in("mark").string()}}});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  expect_says(result, "train_000001.bin\": Input/output error");
-  expect_says(result, "ended with exit code 1; restarting from run/checkpoints/step_0000000");
+                       {"READ_FAULT_MARK", in("mark").string()}}}));
+  expect_said(result, "train_000001.bin\": Input/output error");
+  expect_said(result, "ended with exit code 1; restarting from run/checkpoints/step_0000000");
   EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
 }
 

@@ -34,10 +34,10 @@ class EndOfARun : public SmallRun {
 
 TEST_F(EndOfARun, ValidatesTheSameWindowsAsTheStepsBefore) {
   const ProgramResult all = train(flags("all"));
-  expect_says(all, "validation: all 384 tokens, in 24 windows of 16\n");  // of the last 400 characters
-  expect_says(all, " bits per byte, of all 384 tokens\n");
+  expect_said(all, "validation: all 384 tokens, in 24 windows of 16\n");  // of the last 400 characters
+  expect_said(all, " bits per byte, of all 384 tokens\n");
   const ProgramResult some = train(flags("some", {"--eval-tokens", "70", "--json"}));
-  expect_says(some, "validation: 64 of 384 tokens, in 4 of 24 windows of 16, spread evenly\n");
+  expect_said(some, "validation: 64 of 384 tokens, in 4 of 24 windows of 16, spread evenly\n");
 
   const auto of_all = metrics("all"), of_some = metrics("some");
   ASSERT_EQ(of_some.size(), 12u);
@@ -58,8 +58,8 @@ TEST_F(EndOfARun, ValidatesTheSameWindowsAsTheStepsBefore) {
   EXPECT_EQ(result["validation_tokens"], 64);
   EXPECT_EQ(result["validation_windows"], 4);
   EXPECT_EQ(result["validation_windows_all"], 24);
-  expect_says(some, concat("validation loss ", last["validation_loss"].get<double>(), " nats per token, "));
-  expect_says(some, " bits per byte, of 64 of 384 tokens\n");
+  expect_said(some, concat("validation loss ", last["validation_loss"].get<double>(), " nats per token, "));
+  expect_said(some, " bits per byte, of 64 of 384 tokens\n");
 }
 
 // As many windows as take a tenth of the passes of 12 steps of 2 sequences would be 2 in each of 3
@@ -68,12 +68,12 @@ TEST_F(EndOfARun, ValidatesAtLeast64Windows) {
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "the cat sat on the mats.\n";
   directory.write("text.txt", text);
-  expect_says(train(flags("run")),
+  expect_said(train(flags("run")),
               "validation: 1,024 of 4,992 tokens, in 64 of 312 windows of 16, spread evenly\n");
   const auto settings = json_in("run/run.json");
   EXPECT_TRUE(settings["eval_tokens"].is_null());
   EXPECT_EQ(settings["derived"]["eval_tokens"], 1024);
-  expect_says(train({"--resume", "run", "--steps", "12000", "--stop-after", "13"}), "64 of 312 windows");
+  expect_said(train({"--resume", "run", "--steps", "12000", "--stop-after", "13"}), "64 of 312 windows");
 }
 
 TEST_F(EndOfARun, ThatIsStoppedBeforeItsHorizonIsValidatedToo) {
@@ -94,10 +94,10 @@ TEST_F(EndOfARun, FinishedStaysAsItIs) {
   const auto before = files_of("run");
   const ProgramResult result = train({"--resume", "run", "--learning-rate", "0.1", "--batch-size", "4"});
   EXPECT_EQ(result.exit_code, 0);
-  expect_says(result,
+  expect_said(result,
               "run: run has done all steps of --steps, 12; to continue it, give more, such as --resume "
               "run --steps 24\n");
-  expect_says(result, "nothing is trained or saved\nvalidation loss ");
+  expect_said(result, "nothing is trained or saved\nvalidation loss ");
   EXPECT_EQ(result.errors.find("changes from"), std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find("resumed from"), std::string::npos) << result.errors;
   const nlohmann::json json = json_of({"--resume", "run"});
@@ -112,7 +112,7 @@ TEST_F(EndOfARun, AtAnEarlierStepThanItHasDoneStaysAsItIs) {
   const auto before = files_of("run");
   const ProgramResult result = train({"--resume", "run", "--stop-after", "6", "--learning-rate", "0.1"});
   EXPECT_EQ(result.exit_code, 0);
-  expect_says(result,
+  expect_said(result,
               "run: run has done 7 steps, --stop-after asks for 6; to continue it, give a later step, or "
               "leave out --stop-after\n");
   EXPECT_EQ(result.errors.find("changes from"), std::string::npos) << result.errors;
@@ -130,9 +130,9 @@ TEST_F(EndOfARun, BeforeTheStepOfStopAfterIsSaid) {
 TEST_F(EndOfARun, WithoutAValidationPart) {
   const ProgramResult result =
       expect_success(flags("run", {"--val-fraction", "0", "--checkpoint-every", "6"}));
-  expect_says(result, "4,000 tokens for training");
-  expect_says(result, "\nno validation (--val-fraction 0)\n");
-  expect_says(result, " s: no validation (--val-fraction 0)\n");
+  expect_said(result, "4,000 tokens for training");
+  expect_said(result, "\nno validation (--val-fraction 0)\n");
+  expect_said(result, " s: no validation (--val-fraction 0)\n");
   for (const nlohmann::json& line : metrics("run"))
     EXPECT_EQ(line.dump().find("validation"), std::string::npos);
   EXPECT_FALSE(fs::exists(in("run/best")));
@@ -148,9 +148,9 @@ TEST_F(EndOfARun, WithoutValidations) {
   const ProgramResult result = train(flags("run", {"--eval-tokens", "64"}));
   const Arguments never = with_flags(flags("never"), {"--eval-every", "0"});
   const ProgramResult without = expect_success(with(never, {"--checkpoint-every", "6"}));
-  expect_says(without, "3,600 tokens for training");
-  expect_says(without, "\nno validation (--eval-every 0)\nmachine");
-  expect_says(without, " s: no validation (--eval-every 0)\n");
+  expect_said(without, "3,600 tokens for training");
+  expect_said(without, "\nno validation (--eval-every 0)\nmachine");
+  expect_said(without, " s: no validation (--eval-every 0)\n");
   EXPECT_FALSE(fs::exists(in("never/best")));
   const auto lines = metrics("run"), others = metrics("never");
   ASSERT_EQ(others.size(), lines.size());
@@ -168,9 +168,9 @@ TEST_F(EndOfARun, ASignalEndsTheLastValidation) {
   directory.write("long.txt", text);
   const Arguments arguments = with_flags(
       flags("run"), {"--data", "long.txt", "--val-fraction", "0.9", "--eval-tokens", "0", "--steps", "1"});
-  const ProgramResult result = train(arguments, {.signal_after = "run: run", .signals = {SIGTERM}});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  expect_says(result, " s: the last validation was stopped by a signal\nmodel: run/latest\n");
+  const ProgramResult result =
+      expect_done(train(arguments, {.signal_after = "run: run", .signals = {SIGTERM}}));
+  expect_said(result, " s: the last validation was stopped by a signal\nmodel: run/latest\n");
   EXPECT_EQ(json_in("run/latest/trainer_state.json")["step"], 1);
   EXPECT_FALSE(metrics("run").back().contains("validation_loss"));
 }

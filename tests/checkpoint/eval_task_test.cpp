@@ -41,7 +41,7 @@ TEST_F(EvalTask, IsAnsweredAsByEvaluate) {
   std::snprintf(said, sizeof said, "after step %d: task: acc %.4f, acc_norm %.4f of 3 questions\n",
                 steps.back()["step"].get<int>(), expected["acc"].get<double>(),
                 expected["acc_norm"].get<double>());
-  expect_says(result, said);
+  expect_said(result, said);
 }
 
 TEST_F(EvalTask, ChangesNothingElse) {
@@ -69,9 +69,8 @@ TEST_F(EvalTask, IsFoundByAResumedRun) {
 
 TEST_F(EvalTask, IsRefusedWithItsLine) {
   directory.write("questions.jsonl", "{\"context\": \"the\"}\n");
-  const ProgramResult result = train(flags("run", {"--eval-task", "questions.jsonl"}));
-  EXPECT_EQ(result.exit_code, 2);
-  expect_says(result, "stage0_train: --eval-task: \"questions.jsonl\": line 1: ");
+  expect_failure(train(flags("run", {"--eval-task", "questions.jsonl"})), 2,
+                 "stage0_train: --eval-task: \"questions.jsonl\": line 1: ");
   EXPECT_FALSE(std::filesystem::exists(in("run")));
 }
 

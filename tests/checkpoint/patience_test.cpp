@@ -81,7 +81,7 @@ TEST_F(Patience, EndsARunThatGetsWorse) {
                                   " of 300: the last 3 validations were not better than that "
                                   "after step ",
                                   best->first, ", ");
-  expect_says(result, said);
+  expect_said(result, said);
   EXPECT_EQ(result.errors.find("--stop-after"), std::string::npos) << result.errors;
 }
 
@@ -104,7 +104,7 @@ TEST_F(Patience, ThatIsUsedUpEndsAResumedRunAtOnce) {
   std::size_t steps = metrics("run").size();
   const ProgramResult again = train({"--resume", "run", "--learning-rate", "0.02"});
   EXPECT_EQ(again.exit_code, 0);
-  expect_says(again, concat("run: run has stopped after step ", steps,
+  expect_said(again, concat("run: run has stopped after step ", steps,
                             ": its last 3 validations were not better than the best; to continue it, "
                             "give more --patience, or 0\nnothing is trained or saved\n"));
   EXPECT_EQ(again.errors.find("changes"), std::string::npos) << again.errors;

@@ -127,7 +127,7 @@ TEST_F(Resume, WithFrozenParameters) {
   expect_same_end("run", "whole");
   expect_success(flags("thawed", with(freeze, {"--stop-after", "7"})));
   const ProgramResult thawed = expect_success({"--resume", "thawed", "--freeze", ""});
-  expect_says(thawed, "note: --freeze changes from \"wte*,h.0.attn.*\" to \"\"\n");
+  expect_said(thawed, "note: --freeze changes from \"wte*,h.0.attn.*\" to \"\"\n");
   EXPECT_NE(hash_of("thawed/latest"), hash_of("whole/latest"));
   const auto updates = [&](const std::string& run) {
     return parse_json(read_bytes(in(run) / "latest/trainer_state.json"))["updates"];
@@ -157,8 +157,7 @@ TEST_F(Resume, TellsOfMetricsThatAreLost) {
   expect_success(flags("run", {"--stop-after", "22"}));
   std::filesystem::resize_file(in("run/metrics.jsonl"),
                                std::filesystem::file_size(in("run/metrics.jsonl")) - 5);
-  const ProgramResult result = expect_success({"--resume", "run"});
-  expect_says(result, "metrics.jsonl\" lacks 1 of the steps up to 22");
+  expect_said(expect_success({"--resume", "run"}), "metrics.jsonl\" lacks 1 of the steps up to 22");
 }
 
 TEST_F(Resume, KeepsTheLinesBehindABrokenOne) {
@@ -182,8 +181,8 @@ TEST_F(Resume, TakesAnOlderCheckpointForADamagedOne) {
   expect_success(flags("run", {"--stop-after", "25"}));
   std::filesystem::resize_file(in("run/checkpoints/step_00000025/optimizer.safetensors"), 1000);
   const ProgramResult result = expect_success({"--resume", "run"});
-  expect_says(result, "optimizer.safetensors\" has 1000 bytes, the manifest says");
-  expect_says(result, "resumed from \"step_00000022\"");
+  expect_said(result, "optimizer.safetensors\" has 1000 bytes, the manifest says");
+  expect_said(result, "resumed from \"step_00000022\"");
   expect_same_end("run", "whole");
 }
 
@@ -200,8 +199,8 @@ TEST_F(Resume, OfANamedCheckpointIsExactOrRefused) {
 TEST_F(Resume, ToALaterHorizonSaysSo) {
   expect_success(flags("run"));
   expect_refused({"--resume", "run", "--steps", "20"}, "--steps: the run has done 30 steps already");
-  const ProgramResult result = expect_success({"--resume", "run", "--steps", "40"});
-  expect_says(result, "the learning-rate schedule now ends at step 40, not 30");
+  expect_said(expect_success({"--resume", "run", "--steps", "40"}),
+              "the learning-rate schedule now ends at step 40, not 30");
   EXPECT_EQ(metrics("run").size(), 40u);
   EXPECT_EQ(json_in("run/run.json")["steps"], 40);
 }
@@ -268,9 +267,8 @@ TEST_F(Resume, KeepsWhatWasDerivedWhenItBegan) {
 
 TEST_F(Resume, OfADerivedFinalRateFollowsAnotherPeak) {
   expect_success(flags("run", {"--stop-after", "3"}));
-  const ProgramResult result = train({"--resume", "run", "--learning-rate", "0.0001"});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  expect_says(result, "note: --min-lr changes from 0.0003");
+  expect_said(expect_done(train({"--resume", "run", "--learning-rate", "0.0001"})),
+              "note: --min-lr changes from 0.0003");
   EXPECT_LT(metrics("run").back()["learning_rate"].get<double>(), 0.00002);
 }
 
@@ -302,9 +300,8 @@ TEST_F(Resume, KeepsTheModelAndTheData) {
   changed[0] = 'c';  // the number of tokens and the vocabulary stay the same
   directory.write("changed.txt", changed);
   refused({"--data", "changed.txt"}, "--data: these are not the 2250 tokens");
-  const ProgramResult result = train({"--resume", "run", "--learning-rate", "0.004"});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  expect_says(result, "note: --learning-rate changes from 0.003 to 0.004");
+  expect_said(expect_done(train({"--resume", "run", "--learning-rate", "0.004"})),
+              "note: --learning-rate changes from 0.003 to 0.004");
 }
 
 TEST_F(Resume, OfAMixtureGoesOnWithItsSamples) {
@@ -324,9 +321,8 @@ TEST_F(Resume, OfAMixtureGoesOnWithItsSamples) {
                  "--data: these are not the 4500 tokens");
   expect_success({"--resume", "other", "--data", "text.txt=4,other.txt=2", "--stop-after", "8"});
   std::filesystem::rename(in("other.txt"), in("moved.txt"));
-  const ProgramResult missing = train({"--resume", "whole"});
-  EXPECT_EQ(missing.exit_code, 1);
-  expect_says(missing, in("other.txt").string() + "\", which the run was trained on, does not exist now");
+  expect_failure(train({"--resume", "whole"}), 1,
+                 in("other.txt").string() + "\", which the run was trained on, does not exist now");
 }
 
 TEST_F(Resume, NeedsARun) {

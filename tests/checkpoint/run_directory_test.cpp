@@ -154,7 +154,7 @@ TEST_F(RunFiles, AreWholeWhereThereAreNoLinks) {
   fs::remove(in("run/latest"));
   fs::create_directory(in("run/latest"));
   const ProgramResult result = expect_success({"--resume", "run", "--steps", "9", "--checkpoint-every", "1"});
-  expect_says(result, "warning: cannot rename");
+  expect_said(result, "warning: cannot rename");
   EXPECT_LE(names("run/checkpoints").size(), 3u);  // old checkpoints are still deleted
 }
 
@@ -266,7 +266,7 @@ TEST_F(MadeRun, DamagedCheckpointsDoNotCountAsKept) {
 TEST_F(RunFiles, DamagedCheckpointsAreSetAside) {
   expect_success(flags("run", {"--steps", "40", "--checkpoint-every", "20"}));
   std::ofstream(in("run/checkpoints/step_00000040/model.safetensors"), std::ios::app) << 'x';
-  expect_says(
+  expect_said(
       expect_success({"--resume", "run", "--stop-after", "30"}),
       "note: \"run/checkpoints/step_00000040\" is damaged and was renamed to \"step_00000040.damaged\"");
   EXPECT_EQ(names("run/checkpoints"),
@@ -396,7 +396,7 @@ TEST_F(Damage, IsToldWithOneLine) {
   const ProgramResult result = train(flags("other", {"--model", "run/latest", "--steps", "1"}));
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(std::ranges::count(result.errors, '\n'), 1) << result.errors;
-  expect_says(result, "--model: \"run/checkpoints/step_00000001/model.safetensors\" has 100 bytes");
+  expect_said(result, "--model: \"run/checkpoints/step_00000001/model.safetensors\" has 100 bytes");
   EXPECT_FALSE(fs::exists(in("other")));
 }
 

@@ -158,7 +158,7 @@ TEST_F(SaveFaults, OfTensorBoardsEventsStopNothing) {
       continue;
     const ProgramResult result = train_with_fault("run", "eio", static_cast<int>(n));
     EXPECT_EQ(result.exit_code, 0) << all[n - 1] << result.errors;
-    expect_says(result, "TensorBoard will not show later steps");
+    expect_said(result, "TensorBoard will not show later steps");
     EXPECT_EQ(newest_step(in("root/run")), 3);
     std::filesystem::remove_all(in("root/run"));
     ++struck;
@@ -170,9 +170,7 @@ TEST_F(SaveFaults, OfTensorBoardsEventsStopNothing) {
 TEST_F(SaveFaults, OfPreparedDataAndConvertedModelsLoseNothing) {
   constexpr int kNever = 1'000'000;
   const auto run_before_power_loss = [&](const std::string& program, const Arguments& arguments) {
-    const ProgramResult result =
-        run_program(program, arguments, directory.path(), fault("power_loss", kNever));
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    expect_done(run_program(program, arguments, directory.path(), fault("power_loss", kNever)));
   };
   const std::string golden = STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin";
   run_before_power_loss("prepare_data", {"--input", "text.txt", "--output", "root/data"});
@@ -192,9 +190,9 @@ TEST_F(SaveFaults, ThatStrikeOnceAreToldAndTheRunGoesOn) {
     return call.find(" write ") != call.npos && call.find("step_00000001.tmp") != call.npos;
   });
   ASSERT_NE(struck, all.end());
-  const ProgramResult result = train_with_fault("run", "eio", static_cast<int>(struck - all.begin()) + 1);
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  expect_says(result, "warning: saving step 1: ");
+  const ProgramResult result =
+      expect_done(train_with_fault("run", "eio", static_cast<int>(struck - all.begin()) + 1));
+  expect_said(result, "warning: saving step 1: ");
   EXPECT_EQ(newest_step(in("root/run")), 3);
 }
 

@@ -13,11 +13,6 @@ namespace stagegpt::test {
 
 using Arguments = std::vector<std::string>;
 
-// Expects a program to have said this on standard error.
-inline void expect_says(const ProgramResult& result, const std::string& text) {
-  EXPECT_NE(result.errors.find(text), std::string::npos) << "no \"" << text << "\" in\n" << result.errors;
-}
-
 // Every test has its own directory with a training text.
 class SmallRun : public testing::Test {
  protected:
@@ -41,15 +36,9 @@ class SmallRun : public testing::Test {
   ProgramResult train(const Arguments& arguments, const RunOptions& options = {}) const {
     return run_program("stage0_train", arguments, directory.path(), options);
   }
-  ProgramResult expect_success(const Arguments& arguments) const {
-    ProgramResult result = train(arguments);
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-    return result;
-  }
+  ProgramResult expect_success(const Arguments& arguments) const { return expect_done(train(arguments)); }
   void expect_refused(const Arguments& arguments, const std::string& says) const {
-    const ProgramResult result = train(arguments);
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    expect_says(result, says);
+    expect_failure(train(arguments), 2, says);
   }
 
   std::filesystem::path in(const std::string& name) const { return directory.path() / name; }

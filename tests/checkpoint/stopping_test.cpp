@@ -30,7 +30,7 @@ class Signals : public SmallRun {
   void expect_stopped(const std::string& run, const ProgramResult& result) const {
     EXPECT_EQ(result.exit_code, 75) << result.errors;
     EXPECT_EQ(result.output, "");
-    expect_says(result, "stopped by a signal after step");
+    expect_said(result, "stopped by a signal after step");
     const auto state = nlohmann::json::parse(read_bytes(in(run) / "latest/trainer_state.json"));
     EXPECT_EQ(state["step"].get<std::size_t>(), metrics(run).size());
   }

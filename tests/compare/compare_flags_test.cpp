@@ -91,8 +91,7 @@ TEST_F(CompareFlagsTest, SetTheExperiment) {
       words(
           "--output report --stages 1,0 --ranks 4,1 --cores 8 --repeats 1 --warmup 2 --loss-limit 0.5 "
           "--norm-limit 0.25 --scaling strong --reproducible --config settings.json --json -- --steps 7");
-  const ProgramResult result = run(flags);
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const ProgramResult result = expect_done(run(flags));
   const Json json = Json::parse(result.output);
   EXPECT_EQ(json, results());
   EXPECT_EQ(json["title"], "A title");

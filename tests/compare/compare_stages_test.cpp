@@ -50,9 +50,7 @@ class CompareStages : public testing::Test {
   }
 
   void expect_refused(const Arguments& arguments, const std::string& message) const {
-    const ProgramResult result = run(arguments);
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_NE(result.errors.find(message), std::string::npos) << result.errors;
+    expect_failure(run(arguments), 2, message);
     EXPECT_FALSE(fs::exists(directory_.path() / "report" / "runs")) << message;
   }
 
@@ -123,8 +121,8 @@ TEST_F(CompareStages, AllStagesAgree) {
   }
 
   EXPECT_EQ(run(Arguments{"--output", "report"} + kTiny).exit_code, 2);  // a report is not overwritten
-  const ProgramResult again = run(words("--output report --overwrite --stages 0 --json") + kTiny);
-  EXPECT_EQ(again.exit_code, 0) << again.errors;
+  const ProgramResult again =
+      expect_done(run(words("--output report --overwrite --stages 0 --json") + kTiny));
   EXPECT_EQ(nlohmann::json::parse(again.output)["contestants"].size(), 2u);
 }
 

@@ -6,7 +6,7 @@ namespace stagegpt::test {
 namespace {
 
 void expect_note(const ProgramResult& result, const std::string& text) {
-  EXPECT_NE(result.errors.find("note: " + text), std::string::npos) << result.errors;
+  expect_said(result, "note: " + text);
 }
 
 // A text of 13 MB of different words. The vocabulary is made from the first 12 MB, so it does not contain the

@@ -39,9 +39,7 @@ class PrepareData : public testing::Test {
     return run_program("prepare_data", arguments, directory.path());
   }
   ProgramResult prepare(const std::string& output, const Arguments& more) const {
-    const ProgramResult result = run(Arguments{"--output", output} + more);
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-    return result;
+    return expect_done(run(Arguments{"--output", output} + more));
   }
   // Runs a shell's command in the directory, with its output in out.log.
   int shell(const std::string& command) const {
@@ -63,8 +61,7 @@ class PrepareData : public testing::Test {
   }
   void expect_refused(const Arguments& arguments, const std::string& says) const {
     const ProgramResult result = run(arguments);
-    EXPECT_EQ(result.exit_code, 2) << says;
-    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+    expect_failure(result, 2, says);
     EXPECT_FALSE(fs::exists(directory.path() / "out"));
     EXPECT_FALSE(fs::exists(directory.path() / "out.partial"));
   }
@@ -73,8 +70,7 @@ class PrepareData : public testing::Test {
     const Arguments small = words(
         "--n-layer 1 --n-head 1 --n-embd 16 --block-size 16 --batch-size 4 --steps 8 --max-new-tokens 20 "
         "--json");
-    const ProgramResult result = run_program("stage0_train", small + data, directory.path());
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    const ProgramResult result = expect_done(run_program("stage0_train", small + data, directory.path()));
     if (result.exit_code != 0) return {};
     nlohmann::json json = nlohmann::json::parse(result.output);
     for (const char* differs :

@@ -180,8 +180,7 @@ TEST_F(PrepareData, LeavesNothingThatLooksWholeWhenItIsKilled) {
   ASSERT_TRUE(fs::exists(directory.path() / "out.partial/train_000000.bin"));
   const ProgramResult result =
       run_program("stage0_train", {"--data", "out.partial", "--steps", "1"}, directory.path());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("manifest.json"), std::string::npos) << result.errors;
+  expect_failure(result, 2, "manifest.json");
   prepare("out", {"--input", "text.txt"});
 }
 
@@ -192,9 +191,7 @@ TEST_F(PrepareData, DoesNotTouchWhatIsThere) {
   EXPECT_EQ(run({"--input", "text.txt", "--output", "mine"}).exit_code, 2);
   EXPECT_EQ(read_bytes(directory.path() / "mine.partial/notes"), "of value");
   prepare("out", {"--input", "text.txt"});
-  const ProgramResult again = run({"--input", "text.txt", "--output", "out/"});
-  EXPECT_EQ(again.exit_code, 2);
-  EXPECT_NE(again.errors.find("exists already"), std::string::npos) << again.errors;
+  expect_failure(run({"--input", "text.txt", "--output", "out/"}), 2, "exists already");
   fs::create_directory(directory.path() / "empty");
   prepare("empty", {"--input", "text.txt"});
 }

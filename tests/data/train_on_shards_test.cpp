@@ -51,9 +51,7 @@ class BadShards : public PrepareData {
   }
   void expect_train_refused(Arguments arguments, const std::string& says) const {
     arguments.insert(arguments.end(), {"--steps", "1", "--max-new-tokens", "0"});
-    const ProgramResult result = run_program("stage0_train", arguments, directory.path());
-    EXPECT_EQ(result.exit_code, 2) << says;
-    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+    expect_failure(run_program("stage0_train", arguments, directory.path()), 2, says);
   }
   void write_shard(const fs::path& path, const Ids& ids) const {
     test::write_shard(directory.path() / path, ids);

@@ -48,10 +48,8 @@ class GenerateFlags : public testing::Test {
   }
 
   ProgramResult run(const Arguments& arguments) const {
-    const ProgramResult result = run_program(
-        "stage0_generate", words("--model model --threads 1 --prompt c") + arguments, directory_.path());
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-    return result;
+    return expect_done(run_program(
+        "stage0_generate", words("--model model --threads 1 --prompt c") + arguments, directory_.path()));
   }
 
   ScratchDirectory directory_;

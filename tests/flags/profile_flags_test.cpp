@@ -38,7 +38,7 @@ TEST_F(ProfileFlags, OfTrainWriteATimelineOfTheSteps) {
   const ProgramResult result =
       train(words("--steps 9 --profile p.json --profile-steps 3:5 --checkpoint-every 4 --eval-every 5"));
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_NE(result.errors.find("profile: steps 3 to 5 in p.json\n"), std::string::npos) << result.errors;
+  expect_said(result, "profile: steps 3 to 5 in p.json\n");
   const Trace profile = trace();
   EXPECT_EQ(numbers(profile, "step"), (std::vector<int>{3, 4, 5}));
   const auto steps = profile.named("step");
@@ -57,13 +57,8 @@ TEST_F(ProfileFlags, HaveADefaultThatCountsTheStepsOfTheCall) {
   EXPECT_EQ(numbers(trace(), "step"), (std::vector<int>{12, 13, 14}));
   ASSERT_EQ(run("stage0_train", words("--resume run --stop-after 16 --profile p.json")).exit_code, 0);
   EXPECT_EQ(numbers(trace(), "step"), (std::vector<int>{16}));
-  const ProgramResult before =
-      run("stage0_train", words("--resume run --profile p.json --profile-steps 3:5"));
-  EXPECT_EQ(before.exit_code, 2);
-  EXPECT_NE(
-      before.errors.find("--profile-steps: expected steps of this call, which does 17 to 20, not '3:5'"),
-      std::string::npos)
-      << before.errors;
+  expect_failure(run("stage0_train", words("--resume run --profile p.json --profile-steps 3:5")), 2,
+                 "--profile-steps: expected steps of this call, which does 17 to 20, not '3:5'");
 }
 
 TEST_F(ProfileFlags, OfARunThatIsStoppedKeepTheStepsThatWereDone) {

@@ -262,10 +262,7 @@ TEST(TrainFlags, OfFrozenParametersLeaveThemAsTheyAre) {
     EXPECT_NEAR(norm, norm_of_gradients(frozen, step), 1e-6 * norm);
   }
   EXPECT_EQ(nlohmann::json::parse(frozen.result().output)["trained_parameters"], trained);
-  EXPECT_NE(
-      frozen.result().errors.find(concat(" parameters, ", grouped(trained), " of them trained, 2 layers")),
-      std::string::npos)
-      << frozen.result().errors;
+  expect_said(frozen.result(), concat(" parameters, ", grouped(trained), " of them trained, 2 layers"));
   const auto settings = nlohmann::json::parse(read_bytes(frozen.in("run.json")));
   EXPECT_EQ(settings["freeze"], "wte*,h.0.*,*.ln_2.bias");
   EXPECT_EQ(settings["derived"]["trained_parameters"], trained);
@@ -283,10 +280,9 @@ TEST(TrainFlags, OfAMixtureSetTheShareOfEachText) {
   train(random, "text.txt=9999,a.txt=1");
   EXPECT_LT(one.metrics().back()["loss"], 1.5);
   EXPECT_GT(random.metrics().back()["loss"], 2.5);  // ln 20 = 3.0
-  EXPECT_NE(one.result().errors.find("\ndata: text.txt (0.01 %, 3,600 tokens) and a.txt (99.99 %, 3,600 "
-                                     "tokens), 7,200 tokens for training, "),
-            std::string::npos)
-      << one.result().errors;
+  expect_said(one.result(),
+              "\ndata: text.txt (0.01 %, 3,600 tokens) and a.txt (99.99 %, 3,600 "
+              "tokens), 7,200 tokens for training, ");
 }
 
 // Also when the optimizer has moments of them, since they were trained before.

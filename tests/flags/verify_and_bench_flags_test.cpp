@@ -38,8 +38,7 @@ TEST(VerifyFlags, ReachTheOptimizer) {
 
 nlohmann::json bench(const Arguments& arguments) {
   const ProgramResult result =
-      run_program("stage0_bench", Arguments{"--json", "--threads", "1"} + arguments, ".");
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
+      expect_done(run_program("stage0_bench", Arguments{"--json", "--threads", "1"} + arguments, "."));
   return nlohmann::json::parse(result.output);
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/backend/op_observer.h"
 #include "common/base/error.h"
+#include "common/model/gpt2.h"
 #include "stage0_serial/naive_backend.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/mpi_communicator.h"

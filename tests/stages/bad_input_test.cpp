@@ -30,7 +30,7 @@ void expect_refused(const std::string& program, const Arguments& arguments, cons
   EXPECT_EQ(result.exit_code, 2) << result.errors;
   EXPECT_EQ(result.output, "");
   EXPECT_EQ(std::ranges::count(result.errors, '\n'), 1) << result.errors;
-  EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+  expect_said(result, says);
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 

@@ -16,11 +16,10 @@ namespace {
 
 std::string compare_matmul(const std::vector<std::string>& more) {
   const ScratchDirectory directory;
-  const ProgramResult result =
-      run_program("compare_matmul", std::vector<std::string>{"--channels", "8", "--threads", "1"} + more,
-                  directory.path());
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  return result.output;
+  return expect_done(run_program("compare_matmul",
+                                 std::vector<std::string>{"--channels", "8", "--threads", "1"} + more,
+                                 directory.path()))
+      .output;
 }
 
 TEST(CompareMatmul, TimesTheProductsOfABlock) {

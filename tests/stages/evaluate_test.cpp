@@ -27,14 +27,12 @@ class Evaluate : public SmallRun {
     return run_program("stage0_evaluate", with({"--threads", "1"}, more), directory.path());
   }
   nlohmann::json json(const Arguments& more) const {
-    const ProgramResult result = evaluate(with({"--model", "run", "--json"}, more));
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    const ProgramResult result = expect_done(evaluate(with({"--model", "run", "--json"}, more)));
     return nlohmann::json::parse(result.output);
   }
   void expect_refused(const Arguments& more, const std::string& says) const {
     const ProgramResult result = evaluate(more);
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+    expect_failure(result, 2, says);
     EXPECT_EQ(result.output, "");
   }
 
@@ -121,8 +119,7 @@ TEST_F(Evaluate, OfTheValidationPartIsTheLastValidation) {
 }
 
 TEST_F(Evaluate, PrintsATable) {
-  const ProgramResult result = evaluate(words("--model run --data other.txt --stride 8"));
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const ProgramResult result = expect_done(evaluate(words("--model run --data other.txt --stride 8")));
   EXPECT_TRUE(matches(result.output,
                       "loss           [0-9.]+ nats per token\n"
                       "perplexity     [0-9.]+\n"
@@ -171,8 +168,7 @@ TEST_F(Evaluate, OfAModelFileTakesATokenizer) {
                 .exit_code,
             0);
   const ProgramResult found =
-      evaluate(words("--model model.bin --tokenizer-path run/latest --data other.txt --json"));
-  EXPECT_EQ(found.exit_code, 0) << found.errors;
+      expect_done(evaluate(words("--model model.bin --tokenizer-path run/latest --data other.txt --json")));
   EXPECT_EQ(nlohmann::json::parse(found.output), json({"--data", "other.txt"}));
   expect_refused({"--model", "model.bin", "--data", "other.txt"}, "--tokenizer-path: expected the path");
 }

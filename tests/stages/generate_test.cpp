@@ -18,18 +18,12 @@ class Generate : public SmallRun {
     return run_program("stage0_generate", with({"--model", "run", "--threads", "1"}, more), directory.path(),
                        options);
   }
-  std::string text(const Arguments& more) const {
-    const ProgramResult result = generate(more);
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-    return result.output;
-  }
+  std::string text(const Arguments& more) const { return expect_done(generate(more)).output; }
   nlohmann::json json(const Arguments& more) const {
     return nlohmann::json::parse(text(with(more, {"--json"})));
   }
   void expect_refused(const Arguments& more, const std::string& says) const {
-    const ProgramResult result = generate(more);
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+    expect_failure(generate(more), 2, says);
   }
 };
 
@@ -42,9 +36,9 @@ TEST_F(Generate, EchoesThePromptAndGoesOn) {
 
 TEST_F(Generate, ReportsTimesOnStandardError) {
   const ProgramResult result = generate({"--prompt", "the", "--max-new-tokens", "7"});
-  EXPECT_NE(result.errors.find("7 tokens: "), std::string::npos) << result.errors;
-  EXPECT_NE(result.errors.find("ms per token"), std::string::npos) << result.errors;
-  EXPECT_NE(result.errors.find("tokens/s, first after"), std::string::npos) << result.errors;
+  expect_said(result, "7 tokens: ");
+  expect_said(result, "ms per token");
+  expect_said(result, "tokens/s, first after");
 }
 
 // The times of all tokens, taken together, are a good part of the time that the program takes, and no more.
@@ -172,13 +166,12 @@ TEST_F(Generate, EchoesNoPromptThatItCannotUse) {
 TEST_F(Generate, AnswersPromptsFromStandardInput) {
   directory.write("prompts", "the cat\r\nTHE DOG\nthe mat");
   const ProgramResult result =
-      generate({"--interactive", "--max-new-tokens", "5"}, {.input_from = in("prompts")});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
+      expect_done(generate({"--interactive", "--max-new-tokens", "5"}, {.input_from = in("prompts")}));
   const std::string& written = result.output;
   EXPECT_TRUE(written.starts_with("the cat")) << written;
   EXPECT_NE(written.find("\nthe mat"), std::string::npos) << written;
   EXPECT_EQ(written.find_first_of("\rD"), std::string::npos) << written;
-  EXPECT_NE(result.errors.find("the character 'T' is not in the vocabulary"), std::string::npos);
+  expect_said(result, "the character 'T' is not in the vocabulary");
 }
 
 // The output cannot be written, so the program ends at the first of a million texts.

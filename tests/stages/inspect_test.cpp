@@ -21,8 +21,7 @@ class Inspect : public SmallRun {
   }
   void expect_refused(const Arguments& more, const std::string& says) const {
     const ProgramResult result = inspect(more);
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+    expect_failure(result, 2, says);
     EXPECT_EQ(result.output, "");
   }
   std::string cats(int times) const {
@@ -159,8 +158,7 @@ TEST_F(Inspect, ShowsTheLayersOfTheRun) {
   directory.write("text.txt", cats(100));
   expect_success(with(model_flags(), words("--steps 7 --run-dir run --watch-layers 3 --freeze h.0.*")));
   const auto history = [&](const std::string& model) {
-    const ProgramResult result = inspect({"--model", model, "--prompt", "the", "--json", "-"});
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    const ProgramResult result = expect_done(inspect({"--model", model, "--prompt", "the", "--json", "-"}));
     return nlohmann::json::parse(result.output)["run"];
   };
   const nlohmann::json run = history("run");

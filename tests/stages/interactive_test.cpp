@@ -148,8 +148,7 @@ TEST_F(Interactive, ALineThatTheTokenizerLacksIsNamedWithoutItsControlCharacters
                                           directory.path(), {.input_from = in("lines")});
   EXPECT_EQ(texts.exit_code, 0);
   EXPECT_TRUE(texts.output.starts_with("the")) << texts.output;
-  EXPECT_NE(texts.errors.find("the prompt: the character '?' is not in the vocabulary\n"), std::string::npos)
-      << texts.errors;
+  expect_said(texts, "the prompt: the character '?' is not in the vocabulary\n");
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(Train, LearnsAndWrites) {
   const auto json = nlohmann::json::parse(result.output);
   EXPECT_LT(json["validation_loss"].get<double>(), 1.0);  // untrained: log 14 = 2.6
   EXPECT_EQ(json["sample"].get<std::string>().size(), 40u);
-  EXPECT_NE(result.errors.find("step 200/200"), std::string::npos) << result.errors;
+  expect_said(result, "step 200/200");
   EXPECT_EQ(result.errors.find('\r'), std::string::npos);  // not a terminal: plain lines
 }
 
@@ -116,10 +116,9 @@ TEST(Train, SameSeedSameResult) {
 
 TEST(Train, DivergenceIsAFailureThatNamesTheStep) {
   const ScratchDirectory directory;
-  const ProgramResult diverged = run_program(
-      "stage0_train", small_run(directory) + Arguments{"--learning-rate", "1e30"}, directory.path());
-  EXPECT_EQ(diverged.exit_code, 1);
-  EXPECT_NE(diverged.errors.find("a lower --learning-rate may help"), std::string::npos) << diverged.errors;
+  expect_failure(run_program("stage0_train", small_run(directory) + Arguments{"--learning-rate", "1e30"},
+                             directory.path()),
+                 1, "a lower --learning-rate may help");
 }
 
 TEST(Verify, PassesOnTheReferenceInEveryVersion) {
@@ -173,8 +172,7 @@ TEST(Verify, PrintsARowForEachTensor) {
 }
 
 nlohmann::json bench_json(const Arguments& arguments) {
-  const ProgramResult result = run_program("stage0_bench", Arguments{"--json"} + arguments, ".");
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const ProgramResult result = expect_done(run_program("stage0_bench", Arguments{"--json"} + arguments, "."));
   return nlohmann::json::parse(result.output);
 }
 
@@ -268,7 +266,7 @@ TEST(Output, ThatIsLostIsAFailure) {
                                     {" >&-", "standard output is closed: the result would be lost"}}) {
     const ProgramResult result = run_program("/bin/sh", {"-c", verify + output}, ".");
     EXPECT_EQ(result.exit_code, 1) << output;
-    EXPECT_NE(result.errors.find(why), std::string::npos) << result.errors;
+    expect_said(result, why);
   }
 }
 

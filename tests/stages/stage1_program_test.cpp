@@ -119,11 +119,9 @@ TEST_F(Stage1, ARunOfStagesGoesOnAtOtherGridsAsStage0) {
   const ProgramResult few = stage1(
       4, "train",
       words("--resume moved --tensor-parallel 1 --stop-after 25 --batch-size 24 --grad-accumulation 1"));
-  EXPECT_NE(
-      few.errors.find("warning: with 1 micro-step, 2 stages wait 50 % of the time; more --grad-accumulation "
-                      "lessens it\n"),
-      std::string::npos)
-      << few.errors;
+  expect_said(few,
+              "warning: with 1 micro-step, 2 stages wait 50 % of the time; more --grad-accumulation "
+              "lessens it\n");
   stage0("train", {"--resume", "moved", "--stop-after", "30"});
   expect_same_curves("moved", "serial");
   EXPECT_EQ(metric("moved", "validation_loss").size(), metric("serial", "validation_loss").size());
@@ -308,8 +306,8 @@ TEST_F(Stage1, NamesARankThatIsOutOfTolerance) {
   std::string state = read_bytes(STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin");
   for (std::size_t byte = state.size() - 4000; byte < state.size(); ++byte) state[byte] = 0;  // gradients
   directory_.write("other", state);
-  const ProgramResult result = run_mpi(ranks_of(2, "stage1_verify") + arguments, directory_.path());
-  expect_failure(result, 1, "rank 0 is out of tolerance\n");
+  expect_failure(run_mpi(ranks_of(2, "stage1_verify") + arguments, directory_.path()), 1,
+                 "rank 0 is out of tolerance\n");
 }
 
 TEST_F(Stage1, MetricsTellOfRanks) {
@@ -493,9 +491,8 @@ TEST_F(Stage1, AProgramOfOneProcessIsNotStartedSeveralTimes) {
 }
 
 TEST_F(Stage1, MpirunMayStartOneRankInAJobOfSeveralTasks) {
-  const ProgramResult result = run_mpi(ranks_of(1, "stage1_train") + small("run", {"--stop-after", "1"}),
-                                       directory_.path(), {.environment = {{"SLURM_NTASKS", "4"}}});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  expect_done(run_mpi(ranks_of(1, "stage1_train") + small("run", {"--stop-after", "1"}), directory_.path(),
+                      {.environment = {{"SLURM_NTASKS", "4"}}}));
 }
 
 // As docs/mpi.md says.

@@ -26,8 +26,7 @@ class TwoNodes : public TrainedRuns {
 };
 
 TEST_F(TwoNodes, ASaveThatTakesThreeTimesTheLimitGoesThrough) {
-  const ProgramResult result = train(2, {"--stop-after", "1"}, "700");
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const ProgramResult result = expect_done(train(2, {"--stop-after", "1"}, "700"));
   const auto told = all_groups(result.errors, "step_00000001 \\([^,]*, ([0-9.]+) s\\)");
   ASSERT_FALSE(told.empty()) << result.errors;
   EXPECT_GE(std::stod(told[0][0]), 6) << "the test's disk is too quick";

@@ -30,8 +30,7 @@ class Utf8Output : public SmallRun {
     return with(words("--model run --threads 1 --temperature 1000"), more);
   }
   std::string written(const Arguments& more) const {
-    const ProgramResult result = run_program("stage0_generate", call(more), directory.path());
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    const ProgramResult result = expect_done(run_program("stage0_generate", call(more), directory.path()));
     expect_utf8(result.output);
     return result.output;
   }
@@ -108,10 +107,7 @@ TEST_F(Utf8Output, IsATextThatASignalEnds) {
 TEST_F(Utf8Output, HasNoUseForAStopStringThatIsNone) {
   const ProgramResult result =
       run_program("stage0_generate", call({"--stop", "the", "--stop", "x\xff"}), directory.path());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("--stop: expected UTF-8, as generated text is; byte 1 starts no character"),
-            std::string::npos)
-      << result.errors;
+  expect_failure(result, 2, "--stop: expected UTF-8, as generated text is; byte 1 starts no character");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tests/support/program.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,6 +68,20 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   check(waitpid(child, &status, 0) == child, "waitpid failed");
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, capture ? read_bytes(output) : "",
           read_bytes(errors)};
+}
+
+ProgramResult expect_done(ProgramResult result) {
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  return result;
+}
+
+void expect_said(const ProgramResult& result, const std::string& text) {
+  EXPECT_NE(result.errors.find(text), std::string::npos) << text << "\nis not in\n" << result.errors;
+}
+
+void expect_failure(const ProgramResult& result, int exit_code, const std::string& text) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.errors;
+  expect_said(result, text);
 }
 
 std::vector<std::string> words(const std::string& command_line) {

@@ -30,6 +30,13 @@ struct RunOptions {
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
                           const std::filesystem::path& directory, const RunOptions& options = {});
 
+// Expects exit code 0.
+ProgramResult expect_done(ProgramResult result);
+// Expects that standard error contains `text`.
+void expect_said(const ProgramResult& result, const std::string& text);
+// Expects this exit code too.
+void expect_failure(const ProgramResult& result, int exit_code, const std::string& text);
+
 // The arguments of a command line, none of which has a space.
 std::vector<std::string> words(const std::string& command_line);
 std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b);

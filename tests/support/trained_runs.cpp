@@ -30,20 +30,6 @@ ProgramResult TrainedRuns::stage0(const std::string& job, const Arguments& argum
   return expect_done(run_program("stage0_" + job, arguments, directory_.path()));
 }
 
-ProgramResult TrainedRuns::expect_done(ProgramResult result) {
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  return result;
-}
-
-void TrainedRuns::expect_said(const ProgramResult& result, const std::string& text) {
-  EXPECT_NE(result.errors.find(text), std::string::npos) << text << "\nis not in\n" << result.errors;
-}
-
-void TrainedRuns::expect_failure(const ProgramResult& result, int exit_code, const std::string& text) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.errors;
-  expect_said(result, text);
-}
-
 void TrainedRuns::expect_told_once(const ProgramResult& result, int exit_code, const std::string& text) {
   expect_failure(result, exit_code, text);
   EXPECT_EQ(result.errors.find(text), result.errors.rfind(text)) << result.errors;

@@ -24,12 +24,7 @@ class TrainedRuns : public testing::Test {
   static Arguments small(const std::string& run, const Arguments& more = {});
   // Runs stage 0's program, and expects exit code 0.
   ProgramResult stage0(const std::string& job, const Arguments& arguments) const;
-  static ProgramResult expect_done(ProgramResult result);
-  // Expects that standard error contains `text`.
-  static void expect_said(const ProgramResult& result, const std::string& text);
-  // Expects this exit code too.
-  static void expect_failure(const ProgramResult& result, int exit_code, const std::string& text);
-  // Expects that it contains `text` only once: ranks do not repeat each other.
+  // As expect_failure(), and that standard error contains `text` only once: ranks do not repeat each other.
   static void expect_told_once(const ProgramResult& result, int exit_code, const std::string& text);
 
   // Hash of the whole checkpoint.

@@ -1,11 +1,13 @@
-#include "common/train/checkpoint_saver.h"
+#include "common/train/save_checkpoint.h"
 
 #include <chrono>
 #include <cstdio>
 
 #include "common/base/seconds_since.h"
+#include "common/checkpoint/checkpoint.h"
 #include "common/comm/agreement.h"
 #include "common/parallel/whole_values.h"
+#include "common/train/checkpoint_arenas.h"
 
 namespace stagegpt {
 namespace {
@@ -22,41 +24,35 @@ std::string checkpoint_note(const fs::path& path, const std::vector<FileEntry>& 
 
 }  // namespace
 
-CheckpointSaver::CheckpointSaver(const Grid& grid, Backend& backend, const LanguageModel& model,
-                                 const Tokenizer& tokenizer, const KeepRule& keep, Timeline* timeline)
-    : grid_(grid),
-      group_(grid.world().group()),
-      backend_(backend),
-      model_(model),
-      tokenizer_(tokenizer),
-      keep_(keep),
-      timeline_(timeline) {}
-
-std::string CheckpointSaver::save(RunDirectory* directory, const std::vector<OwnedArena>& arenas,
-                                  const TrainerState& state) {
+std::string save_checkpoint(RunDirectory* directory, const Grid& grid, Backend& backend,
+                            const LanguageModel& model, const AdamW& optimizer, const Tokenizer& tokenizer,
+                            const TrainerState& state, const TrainingRunConfig& config) {
   const auto start = std::chrono::steady_clock::now();
+  RankGroup& group = grid.world().group();
+  const auto beat = [&group] { group.beat(); };
   std::string note;
   try {
     fs::path temporary;
-    on_root(group_, [&] {
-      directory->set_heartbeat([this] { group_.beat(); });
+    on_root(group, [&] {
+      directory->set_heartbeat(beat);
       temporary = directory->begin_checkpoint(state.step);
     });
-    const ParameterTable table = gpt2_parameter_table(model_.config());
-    PieceStream stream(group_, backend_, placed_in_parts(table, grid_), arenas);
+    const ParameterTable table = gpt2_parameter_table(model.config());
+    PieceStream stream(group, backend, placed_in_parts(table, grid),
+                       checkpoint_arenas(grid, model, optimizer));
     std::vector<FileEntry> files;
     stream.run([&] {
       constexpr std::size_t kWeights = 0, kFirstMoment = 1, kSecondMoment = 2;  // as in checkpoint_arenas()
-      const Recorded span(timeline_, "write files", SpanKind::phase);
+      const Recorded span(config.trainer.timeline, "write files", SpanKind::phase);
       files = write_checkpoint(
-          temporary, model_.config(),
-          {stream.values(kWeights), {stream.values(kFirstMoment), stream.values(kSecondMoment)}}, tokenizer_,
-          state, [this] { group_.beat(); });
+          temporary, model.config(),
+          {stream.values(kWeights), {stream.values(kFirstMoment), stream.values(kSecondMoment)}}, tokenizer,
+          state, beat);
     });
-    on_root(group_, [&] {
-      const Recorded span(timeline_, "commit", SpanKind::phase);
+    on_root(group, [&] {
+      const Recorded span(config.trainer.timeline, "commit", SpanKind::phase);
       const fs::path path = directory->commit_checkpoint(state.step, files);
-      directory->prune(keep_);
+      directory->prune(config.keep);
       note = checkpoint_note(path, files, seconds_since(start));
     });
   } catch (...) {
