@@ -166,7 +166,7 @@ if [ -z "$rehearse" ]; then
   suffix='' op_tests=$bin/stage2_gpu_op_tests tests=$bin/stage2_gpu_tests transport=nccl
   processes=12 op_filter='*' test_filter='*'
   rows_filter='*/OpTable.*attention*gpu_bf16*:*/OpTable.*layernorm*gpu_bf16*:*/OpTable.*cross_entropy*gpu_bf16*'
-  wide_filter='*gpu_vectorised*:*attention*gpu_cublaslt*:*gpu_bf16*:CachedAttention.*:OneRow.*:LargestLogits.*:Bf16.*'
+  wide_filter='*gpu_vectorised*:*attention*gpu_cublaslt*:*gpu_bf16*:CachedAttention.*:OneRow.*:LargestLogits.*:DrawTokens.*:Bf16.*'
   model=(--model gpt2 --seq-len 1024) steps=(--steps 10 --warmup 3) nano=()
   tokens=(--model gpt2 --steps 256 --warmup 16)
   torch_model=(--seq-len 1024 --device cuda --compile)
