@@ -11,7 +11,7 @@
 
 namespace stagegpt {
 
-// packed_bf16 rounds the factors to bf16 where there is more than one row, and adds in f32.
+// packed_bf16 rounds the factors to bf16, but for single tokens of texts, and adds in f32.
 enum class CpuMatmul { naive, tiled, packed, packed_bf16, blas };
 inline const std::vector<std::string> kCpuMatmulNames = {"naive", "tiled", "packed", "packed-bf16", "blas"};
 
