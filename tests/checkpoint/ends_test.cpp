@@ -122,7 +122,7 @@ TEST_F(EndOfARun, AtAnEarlierStepThanItHasDoneStaysAsItIs) {
 TEST_F(EndOfARun, BeforeTheStepOfStopAfterIsSaid) {
   const std::string note = "note: --stop-after: ";
   const ProgramResult result = expect_success(flags("run", {"--stop-after", "13"}));
-  expect_says(result, note + "13 exceeds --steps 12, where the run ends\n");
+  expect_said(result, note + "13 exceeds --steps 12, where the run ends\n");
   EXPECT_EQ(metrics("run").size(), 12u);
   EXPECT_EQ(train(flags("other", {"--stop-after", "12"})).errors.find(note), std::string::npos);
 }
