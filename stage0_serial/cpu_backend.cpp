@@ -11,6 +11,7 @@
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/layernorm.h"
 #include "common/autograd/ops/linear.h"
+#include "common/backend/few_rows.h"
 #include "common/backend/ops/activation.h"
 #include "common/backend/ops/adamw.h"
 #include "common/backend/ops/elementwise.h"
@@ -392,7 +393,7 @@ class CpuBackend final : public HostBackend {
   // Whether matvec() multiplies x: a single row, or one token of each of a few texts.
   static bool has_few_rows(const Tensor& x) {
     const std::int64_t I = x.shape()[-1], N = x.numel() / I;
-    return N == 1 || (N <= 32 && x.shape()[-2] == 1);
+    return N == 1 || (N <= kMostTextsTogether && x.shape()[-2] == 1);
   }
 
   static constexpr std::int64_t kPanelElements = 1 << 20;  // of narrow_product(): 4 MiB in f32

@@ -22,8 +22,8 @@ void CpuFlags::add(CommandLine& command_line, const std::string& threads_help) {
       "thread, with matrix products of their own");
   command_line.choice(
       "--cpu-matmul", matmul_, kCpuMatmulNames,
-      "implementation of matrix multiplication (GEMM); packed-bf16: factors rounded to bf16, but for "
-      "single tokens of texts; faster where the processor multiplies bf16");
+      "implementation of matrix multiplication (GEMM); packed-bf16: factors rounded to bf16, except "
+      "where each text has one token; faster where the processor multiplies bf16");
   command_line.choice(
       "--precision", precision_, {"f32", "tf32", "bf16"},
       "f32; tf32: of GPUs, here as f32; bf16: mixed precision, activations and weights in bf16, "

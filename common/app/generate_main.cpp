@@ -8,6 +8,7 @@
 #include "common/app/program_flags.h"
 #include "common/app/stage.h"
 #include "common/app/trained_model.h"
+#include "common/backend/few_rows.h"
 #include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/base/seconds_since.h"
@@ -21,8 +22,6 @@
 
 namespace stagegpt {
 namespace {
-
-constexpr std::int64_t kMostTogether = 32;  // texts
 
 constexpr RealRule kTemperature{[](double x) { return x >= 0 && x <= 1000; }, "a number from 0 to 1000"};
 constexpr RealRule kPenalty{[](double x) { return x > 0 && x <= 1000; }, "a number above 0 and up to 1000"};
@@ -48,7 +47,7 @@ struct GenerateFlags {
     command_line.free_text("--prompt", prompt, "text to continue (default: a new text)");
     command_line.integer("--max-new-tokens", max_new_tokens, 1, std::int64_t{1} << 40, "tokens to generate");
     command_line.integer("--num-samples", num_samples, 1, 1 << 20,
-                         concat("texts to generate, up to ", kMostTogether, " of them together"));
+                         concat("texts to generate, up to ", kMostTextsTogether, " of them together"));
     command_line.free_texts("--stop", stop, "stop before this text; may be given several times");
     command_line.toggle("--interactive", interactive, "read prompts from standard input, one per line");
     command_line.group("Sampling");
@@ -101,12 +100,13 @@ struct Timing {
     return tokens > texts ? 1e3 * later_seconds / static_cast<double>(tokens - texts) : first_ms();
   }
   void print() const {
-    std::fprintf(stderr, "%s token%s: ", grouped(tokens).c_str(), tokens == 1 ? "" : "s");
+    std::fprintf(stderr, "%s token%s", grouped(tokens).c_str(), tokens == 1 ? "" : "s");
+    if (largest_group > 1) std::fprintf(stderr, " of %s texts at a time", grouped(largest_group).c_str());
+    std::fputs(": ", stderr);
     if (tokens > texts) {  // the first ones also take the time of the prompt
       std::fprintf(stderr, "%.2f ms per token, %s tokens/s, ", token_ms(),
                    grouped(1e3 / token_ms(), 1).c_str());
     }
-    if (texts > groups) std::fprintf(stderr, "%s texts together, ", grouped(largest_group).c_str());
     std::fprintf(stderr, "first after %.1f ms\n", first_ms());
   }
 };
@@ -312,7 +312,7 @@ int generate_main(Stage& stage, int argc, char** argv) {
   const DType matrices = flags.weights.matrices(machine);
   const auto fits = [&](const Gpt2Config& config) {
     if (!flags.ignore_memory) require_generation_memory(config, matrices, machine.memory, free_memory());
-    flags.together = texts_that_fit(std::min(flags.num_samples, kMostTogether), config, matrices,
+    flags.together = texts_that_fit(std::min(flags.num_samples, kMostTextsTogether), config, matrices,
                                     machine.memory, free_memory());
   };
   const TrainedModel trained = load_shared_model(stage.group(), *machine.backend, flags.model,

@@ -12,8 +12,8 @@ void require_started_once() {
   for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     const char* size = std::getenv(variable);
     if (size == nullptr || std::string_view(size) == "1") continue;
-    user_error("expected to be started once, without mpirun, which has started ", size,
-               " processes that would all write the same files");
+    user_error("expected to be started once, without mpirun: by ", variable, " there are ", size,
+               " processes, which would all write the same files");
   }
 }
 

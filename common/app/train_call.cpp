@@ -73,10 +73,12 @@ void take_kept_files(const Stage& stage, const CommandLine& command_line, const 
 }
 
 // Refuses --decay-steps in this call where the schedule has none. A resumed run may still have the number of
-// a schedule that it had before.
-void refuse_decay_without_schedule(const CommandLine& command_line) {
-  const nlohmann::json in_file = command_line.file_settings().value("decay_steps", nlohmann::json());
-  const bool given = command_line.is_given("--decay-steps") || !in_file.is_null();
+// a schedule that it had before, and a file of its settings has it too.
+void refuse_decay_without_schedule(const CommandLine& command_line,
+                                   const std::optional<ResumedRun>& resumed) {
+  const Json in_file = command_line.file_settings().value("decay_steps", Json()),
+             before = resumed ? resumed->settings.value("decay_steps", Json()) : Json();
+  const bool given = command_line.is_given("--decay-steps") || (!in_file.is_null() && in_file != before);
   if (given && command_line.settings()["lr_schedule"] != "wsd")
     user_error("--decay-steps: expected together with --lr-schedule wsd");
 }
@@ -92,7 +94,7 @@ Json resolve(const Stage& stage, ParsedFlags& call, const std::optional<ResumedR
     call.flags.model.begin_from(resumed->checkpoint);
   }
   call.flags.resolve();
-  refuse_decay_without_schedule(call.command_line);
+  refuse_decay_without_schedule(call.command_line, resumed);
   settings = with_derived(std::move(settings), call.command_line.settings());
   if (resumed) {
     if (has_steps_left(resumed, call.flags.run()))

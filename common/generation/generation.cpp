@@ -45,11 +45,6 @@ std::vector<NextLogits> Context::next(std::span<const Tokens> texts, const Sampl
       all.push_back({std::move(logits), {}});
     }
   }
-  for (const NextLogits& logits : all) {
-    if (std::ranges::count(logits.ids, -1) > 0 ||
-        !std::ranges::all_of(logits.values, [](float x) { return std::isfinite(x); }))
-      throw AgreedFailure(concat("the model's logits after token ", texts.front().size(), " are not finite"));
-  }
   return all;
 }
 
@@ -132,6 +127,11 @@ std::vector<float> Context::mean_over_ranks(const Tensor& logits) {
   return mean;
 }
 
+bool are_finite(const NextLogits& logits) {
+  return std::ranges::count(logits.ids, -1) == 0 &&
+         std::ranges::all_of(logits.values, [](float x) { return std::isfinite(x); });
+}
+
 void generate(Context& context, const Tokens& prompt, std::int64_t count, const SamplingConfig& config,
               std::uint32_t first_sample, const std::function<bool(std::size_t, std::int32_t)>& emit,
               Profile* profile) {
@@ -141,6 +141,10 @@ void generate(Context& context, const Tokens& prompt, std::int64_t count, const 
   const auto next = [&](std::int64_t i) {
     group.enter(prompt.size() > 1 && i == 0 ? "prefill" : "generation");
     const std::vector<NextLogits> logits = context.next(texts, config, first_sample, i);
+    for (std::size_t n = 0; n < texts.size(); ++n) {
+      if (open[n] == 'y' && !are_finite(logits[n]))
+        throw AgreedFailure(concat("the model's logits after token ", texts[n].size(), " are not finite"));
+    }
     Tokens drawn(texts.size());  // an ended text goes on with token 0, which nobody sees
     for (std::size_t n = 0; n < texts.size() && group.is_root(); ++n) {
       if (open[n] == 'n') continue;

@@ -35,8 +35,7 @@ class Context {
   // AgreedFailure, which names a rank, if the logits of ranks differ by more than rounding errors.
   std::vector<std::vector<float>> next_logits(std::span<const Tokens> texts);
   // What decides about the token after each text, which draw `i` of samples from `first_sample` on chooses.
-  // Where the backend can draw it, or where few logits decide, only the token or these are copied. Throws
-  // AgreedFailure if logits are not finite.
+  // Where the backend can draw it, or where few logits decide, only the token or these are copied.
   std::vector<NextLogits> next(std::span<const Tokens> texts, const SamplingConfig& config,
                                std::uint32_t first_sample, std::int64_t i);
   std::int64_t texts() const { return cache_.texts(); }

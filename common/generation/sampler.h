@@ -38,7 +38,8 @@ std::int64_t deciding_logits(const SamplingConfig& config);
 bool draws_from_all(const SamplingConfig& config);
 
 // What decides about a token: all logits, or the largest ones with their ids, sorted as LargestLogits
-// (common/backend/ops/largest_logits.h) does it, or, without values, the id that a backend has drawn.
+// (common/backend/ops/largest_logits.h) does it, or, without values, the id that a backend has drawn (-1 if a
+// logit is not finite).
 struct NextLogits {
   std::vector<float> values;
   std::vector<std::int32_t> ids;  // empty if `values` are all

@@ -41,10 +41,6 @@ inline Weights weights(const Bf16* w) {  // of even indices, and of odd ones
   return {std::bit_cast<FloatVector>(words << 16), std::bit_cast<FloatVector>(words & 0xffff0000u)};
 }
 
-inline float weight(float w) { return w; }
-inline float weight(std::int8_t w) { return w; }
-inline float weight(Bf16 w) { return as_float(w); }
-
 // x (N,I), in f32 or bf16, with the elements of each whole step in the order of weights() in bf16.
 template <class T>
 std::vector<float> in_order_of_bf16(const T* x, LinearSize s) {
@@ -76,7 +72,7 @@ std::array<float, kRows> products(const float* x, const Weight* w, std::int64_t 
   std::array<float, kRows> sums;
   for (int r = 0; r < kRows; ++r) {
     sums[r] = sum_of(even[r] + odd[r]);
-    for (std::int64_t k = i; k < I; ++k) sums[r] += x[r * I + k] * weight(w[k]);
+    for (std::int64_t k = i; k < I; ++k) sums[r] += x[r * I + k] * widened(w[k]);
   }
   return sums;
 }

@@ -13,6 +13,7 @@ namespace stagegpt {
 constexpr float widened(float value) { return value; }
 constexpr double widened(double value) { return value; }
 constexpr float widened(Bf16 value) { return as_float(value); }
+constexpr float widened(std::int8_t value) { return value; }
 
 template <class T>
 using Computed = decltype(widened(T()));

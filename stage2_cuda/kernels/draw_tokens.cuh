@@ -1,6 +1,6 @@
 // A token of each row of n logits x, drawn at u, which is uniform in [0, 1):
 //   p_i = exp((x_i - max x)/temperature),   id = the first i for which Σ_{j <= i} p_j > u·Σ_j p_j.
-// Sums are in f64, so that nothing but their order can tell a GPU's token from a CPU's.
+// Sums are in f64, so that their order hardly ever changes the token.
 //
 // Each block leaves the maximum of its logits, and the sum of its p relative to it. The block of a row that
 // finishes last adds the sums until they exceed u·Σp, and finds the token in the block where they do.

@@ -187,9 +187,10 @@ TEST_F(CompareFlagsTest, DivideAModelThatIsTraced) {
 
 TEST_F(CompareFlagsTest, AreRefused) {
   EXPECT_EQ(run({}).errors, "compare_stages: --output: expected a directory to create\n");
-  EXPECT_EQ(run({}, {.environment = {{"OMPI_COMM_WORLD_SIZE", "2"}}}).errors,
-            "compare_stages: expected to be started once, without mpirun, which has started 2 processes that "
-            "would all write the same files\n");
+  EXPECT_EQ(
+      run({}, {.environment = {{"OMPI_COMM_WORLD_SIZE", "2"}}}).errors,
+      "compare_stages: expected to be started once, without mpirun: by OMPI_COMM_WORLD_SIZE there are 2 "
+      "processes, which would all write the same files\n");
   EXPECT_EQ(refused({"--stages", "0,4"}),
             "compare_stages: --stages: expected a whole number from 0 to 3, not '4'\n");
   EXPECT_EQ(refused({"--ranks", "0"}),

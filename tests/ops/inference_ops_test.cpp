@@ -226,11 +226,14 @@ TEST(NarrowMatrices, OfALinearLayerAreTheRoundedWeights) {
         const auto linear = [&](Backend& be, DType type, const Tensor& weight) {
           const std::int64_t texts = N == 3 ? N : 1;
           const Tensor out = be.allocate(type, {texts, N / texts, O}), pre = be.allocate(type, out.shape());
-          be.run(LinearActivationForward{out, pre, to_tensor(be, type, {texts, N / texts, I}, x), weight,
-                                         to_tensor(be, type, {O}, bias), Activation::relu});
-          Values both = to_values(be, out);
-          std::ranges::copy(to_values(be, pre), std::back_inserter(both));
-          return both;
+          const Tensor row = to_tensor(be, type, {texts, N / texts, I}, x),
+                       offset = to_tensor(be, type, {O}, bias);
+          be.run(LinearActivationForward{out, pre, row, weight, offset, Activation::relu});
+          Values all = to_values(be, out);
+          std::ranges::copy(to_values(be, pre), std::back_inserter(all));
+          be.run(LinearForward{out, row, weight, offset});
+          std::ranges::copy(to_values(be, out), std::back_inserter(all));
+          return all;
         };
         const auto reference = make_naive_backend();
         const Values expected =

@@ -85,7 +85,7 @@ for line in "end of the page, f32: '</html>' and '</html>'" "loss beyond 2.31 el
   "loss of stage 3, zero1: '4.25' and '4.25', at most 1e-4" "loss of stage 3, 2 ranks: '4.25' and '4.25'" \
   "bits with graphs and without: 'abc0' and 'abc0'" 'time plans ' 'bench bf16 b64 with plans ' 'bench bf16 b64 wgmma ' \
   'bench tf32 b16 materialised attention ' 'bench bf16 b4 graphs on round 2 ' 'token bf16 graphs on round 2 ' \
-  'texts with graphs and without: '; do
+  'texts: 1, with graphs and without: ' 'texts: 3, with graphs and without: '; do
   said "^passed   $line"
 done
 said '^skipped  pytorch f32 b16 round 1: PyTorch is not installed'

@@ -94,9 +94,7 @@ TEST_F(ProgramText, OfATrainingIsThis) {
 
 TEST_F(ProgramText, OfMoreThreadsThanCoresIsAWarning) {
   const std::string threads = std::to_string(std::thread::hardware_concurrency() + 1);
-  const ProgramResult result = train({"--dry-run", "--threads", threads});
-  EXPECT_NE(result.errors.find("warning: " + threads + " threads share "), std::string::npos)
-      << result.errors;
+  expect_said(train({"--dry-run", "--threads", threads}), "warning: " + threads + " threads share ");
 }
 
 TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
@@ -224,9 +222,9 @@ TEST_F(ProgramText, OfAProgramOfOneProcessUnderMpirunIsARefusal) {
       const auto started = [&](const char* size) {
         return run_program(program, {"--help"}, directory_.path(), {.environment = {{variable, size}}});
       };
-      EXPECT_EQ(started("2").errors, program +
-                                         ": expected to be started once, without mpirun, which has started 2 "
-                                         "processes that would all write the same files\n");
+      EXPECT_EQ(started("2").errors,
+                concat(program, ": expected to be started once, without mpirun: by ", variable,
+                       " there are 2 processes, which would all write the same files\n"));
       EXPECT_EQ(started("2").exit_code, 2);
       EXPECT_EQ(started("1").exit_code, 0) << variable;
     }
@@ -269,7 +267,7 @@ TEST_F(ProgramText, OfWritingEndsWithItsSpeed) {
   const Arguments flags = words("--model run --threads 1 --prompt abc --max-new-tokens 1");
   const ProgramResult result = run("stage0_generate", flags + Arguments{"--num-samples", "3"});
   EXPECT_TRUE(matches(result.output, "abc.*\n---\nabc.*\n---\nabc.*\n")) << result.output;
-  EXPECT_EQ(masked(result.errors), "3 tokens: first after # ms\n");
+  EXPECT_EQ(masked(result.errors), "3 tokens of 3 texts at a time: first after # ms\n");
   // For a text of one token, the time per token is the time to the first token.
   const nlohmann::json json =
       nlohmann::json::parse(run("stage0_generate", flags + Arguments{"--json"}).output);

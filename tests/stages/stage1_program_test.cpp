@@ -231,8 +231,10 @@ TEST_F(Stage1, TracesChangeNoBit) {
 TEST_F(Stage1, WritesAsStage0) {
   stage0("train", small("run"));
   const Arguments text = words("--model run --prompt the --max-new-tokens 40 --temperature 0.9");
-  const std::string expected = stage0("generate", text).output;
-  for (const int ranks : {1, 2, 3}) EXPECT_EQ(stage1(ranks, "generate", text).output, expected);
+  for (const Arguments& texts : {Arguments{}, words("--num-samples 3 --stop a")}) {
+    const std::string expected = stage0("generate", text + texts).output;
+    for (const int ranks : {1, 2, 3}) EXPECT_EQ(stage1(ranks, "generate", text + texts).output, expected);
+  }
 }
 
 TEST_F(Stage1, EvaluatesAsStage0) {

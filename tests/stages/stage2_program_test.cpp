@@ -176,11 +176,12 @@ TEST_F(Stage2Emulated, InspectsATextOfOneToken) {
 TEST_F(Stage2Emulated, GeneratesTheSameTextWithAndWithoutGraphs) {
   stage0("train", small("run"));
   const auto written = [&](const std::vector<Arguments>& parts) {
-    Arguments text = words("--model run --max-new-tokens 40 --num-samples 2");
+    Arguments text = words("--model run --max-new-tokens 40");
     for (const Arguments& part : parts) text = with_flags(text, part);
     return stage2("generate", text).output;
   };
   for (const Arguments& text : std::vector<Arguments>{{"--prompt", "the"},
+                                                      words("--prompt the --num-samples 2"),
                                                       words("--prompt t --top-k 5 --precision bf16"),
                                                       words("--prompt the --top-k 3 --top-p 0.9")}) {
     const std::string expected = written({text, {"--gpu-graph", "off"}});
@@ -193,6 +194,12 @@ TEST_F(Stage2Emulated, GeneratesTheSameTextWithAndWithoutGraphs) {
        {words("--temperature 2"), words("--temperature 2 --weights bf16"), words("--top-k 5")}) {
     const Arguments three = with_flags(with_flags(greedy, how), {"--num-samples", "3"});
     EXPECT_EQ(stage2("generate", three).output, stage0("generate", three).output);
+  }
+  // In two groups: the second one begins with the recording of the first, or has one of its own.
+  for (const char* count : {"34", "33"}) {
+    const Arguments many =
+        with_flags(greedy, {"--num-samples", count, "--temperature", "2", "--max-new-tokens", "3"});
+    EXPECT_EQ(stage2("generate", many).output, stage0("generate", many).output);
   }
   for (const Arguments& how : {Arguments{"--gpu-graph", "on"}, Arguments{"--no-fused"}})
     EXPECT_EQ(stage2("generate", with_flags(greedy, how)).output, expected);

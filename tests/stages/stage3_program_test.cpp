@@ -137,7 +137,7 @@ TEST_F(Stage3Emulated, ARunGoesOnAtOtherStagesAndNumbersOfRanks) {
 
 TEST_F(Stage3Emulated, WritesAsStage0) {
   stage0("train", small("run"));
-  const Arguments text = words("--model run --prompt the --max-new-tokens 20");
+  const Arguments text = words("--model run --prompt the --max-new-tokens 20 --num-samples 2 --stop a");
   EXPECT_EQ(stage3(2, "generate", text).output, stage0("generate", text).output);
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <set>
 
+#include "common/backend/few_rows.h"
 #include "common/comm/agreement.h"
 #include "common/comm/self_communicator.h"
 #include "common/generation/stop_strings.h"
@@ -181,21 +182,22 @@ TEST_F(Generate, DependsOnTheSeedAndTheSampleAlone) {
   EXPECT_NE(written(context, {3}, 40, {.seed = 2}), first);
 }
 
-// Equal texts, then others, of which two are equal, which the context of 12 tokens leaves four times. Two
-// tokens at a time, and one. The sums are the same as those of a text alone, to the bit.
-void expect_the_logits_of_each(DType matrices, DType activations = DType::f32) {
+// Equal texts, then others, of which the last two are equal, which the context of 12 tokens leaves four
+// times. Two tokens at a time, and one. The sums are the same as those of a text alone, to the bit.
+void expect_the_logits_of_each(std::int64_t count, DType matrices, DType activations = DType::f32) {
   const auto backend = make_cpu_backend(2);
   Gpt2 model(*backend, tiny(12), DType::f32, 1, Purpose::inference, activations);
   model.parameters().initialize(5);
   if (matrices != DType::f32) model.narrow_matrices(matrices);
-  std::vector<Tokens> texts(4);
-  Context together(*backend, model, alone, 4);
+  std::vector<Tokens> texts(static_cast<std::size_t>(count));
+  Context together(*backend, model, alone, count);
   std::vector<Context> each;
   for (std::size_t i = 0; i < texts.size(); ++i) each.emplace_back(*backend, model, alone);
   for (std::int64_t n = 1; n < 40; ++n) {
     for (std::size_t i = 0; i < texts.size(); ++i)
       texts[i] =
-          random_ids(6, static_cast<std::uint32_t>(n < 5 ? 9 : std::min<std::size_t>(i, 2)), n, kVocabulary);
+          random_ids(6, static_cast<std::uint32_t>(n < 5 ? texts.size() : std::min(i, texts.size() - 2)), n,
+                     kVocabulary);
     if (n % 3 == 0) continue;
     const auto logits = together.next_logits(texts);
     for (std::size_t i = 0; i < texts.size(); ++i)
@@ -204,10 +206,10 @@ void expect_the_logits_of_each(DType matrices, DType activations = DType::f32) {
 }
 
 TEST(Context, OfSeveralTextsHasTheLogitsOfEach) {
-  expect_the_logits_of_each(DType::f32);
-  expect_the_logits_of_each(DType::bf16);
-  expect_the_logits_of_each(DType::i8);
-  expect_the_logits_of_each(DType::f32, DType::bf16);
+  expect_the_logits_of_each(kMostTextsTogether, DType::f32);
+  expect_the_logits_of_each(6, DType::bf16);
+  expect_the_logits_of_each(6, DType::i8);
+  expect_the_logits_of_each(6, DType::f32, DType::bf16);
 }
 
 // One text ends early, and the others go on.
