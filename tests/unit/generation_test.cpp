@@ -228,11 +228,15 @@ TEST_F(Generate, TextsTogetherAreThoseOfEachAlone) {
   }
 }
 
-// The backend draws where all logits decide. Where 61 of 61 do, the sampler draws from the same
-// probabilities.
+// The backend draws where all logits decide. Where the largest 61 of 61 do, the sampler draws.
 TEST_F(Generate, DrawsOnTheBackendWhatTheSamplerDraws) {
-  EXPECT_EQ(written(context, {3}, 60, {.temperature = 0.7}),
-            written(context, {3}, 60, {.temperature = 0.7, .top_k = kVocabulary}));
+  for (SamplingConfig config : {SamplingConfig{.temperature = 0.7},
+                                {.temperature = 0.7, .top_p = 0.5},
+                                {.repetition_penalty = 1.5, .temperature = 0.7}}) {
+    const Ids text = written(context, {3}, 60, config);
+    config.top_k = kVocabulary;
+    EXPECT_EQ(text, written(context, {3}, 60, config));
+  }
 }
 
 TEST_F(Generate, HasTheSeedOfTheProgramsUnlessOneIsGiven) {
