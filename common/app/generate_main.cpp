@@ -8,7 +8,7 @@
 #include "common/app/program_flags.h"
 #include "common/app/stage.h"
 #include "common/app/trained_model.h"
-#include "common/backend/few_rows.h"
+#include "common/backend/texts_together.h"
 #include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/base/seconds_since.h"

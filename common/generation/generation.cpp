@@ -10,15 +10,23 @@
 #include "common/comm/agreement.h"
 
 namespace stagegpt {
+namespace {
+
+RandomKey key_of_sample(const SamplingConfig& config, std::uint32_t sample) {
+  return {config.seed, stream_id(RandomStream::sample), sample};
+}
+
+bool are_finite(const NextLogits& logits) {
+  return std::ranges::count(logits.ids, -1) == 0 &&
+         std::ranges::all_of(logits.values, [](float x) { return std::isfinite(x); });
+}
+
+}  // namespace
 
 std::int64_t window_begin(std::int64_t n, std::int64_t block_size) {
   if (n <= block_size) return 0;
   const std::int64_t half = (block_size + 1) / 2;
   return (n - block_size + half - 1) / half * half;
-}
-
-RandomKey key_of_sample(const SamplingConfig& config, std::uint32_t sample) {
-  return {config.seed, stream_id(RandomStream::sample), sample};
 }
 
 std::vector<std::vector<float>> Context::next_logits(std::span<const Tokens> texts) {
@@ -125,11 +133,6 @@ std::vector<float> Context::mean_over_ranks(const Tensor& logits) {
                                " from the mean over ranks; do all ranks have the same model?"));
   }
   return mean;
-}
-
-bool are_finite(const NextLogits& logits) {
-  return std::ranges::count(logits.ids, -1) == 0 &&
-         std::ranges::all_of(logits.values, [](float x) { return std::isfinite(x); });
 }
 
 void generate(Context& context, const Tokens& prompt, std::int64_t count, const SamplingConfig& config,

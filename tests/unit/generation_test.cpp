@@ -6,7 +6,7 @@
 #include <array>
 #include <set>
 
-#include "common/backend/few_rows.h"
+#include "common/backend/texts_together.h"
 #include "common/comm/agreement.h"
 #include "common/comm/self_communicator.h"
 #include "common/generation/stop_strings.h"
